@@ -1,0 +1,577 @@
+// Package gcm provides AES-GCM over text that need not be contiguous.
+//
+// [AEAD] is a [crypto/cipher.AEAD], and seals and opens in four more ways:
+//
+//   - gather seal: the text is a list of pieces;
+//   - split seal: the first part of the text is read from elsewhere, the rest
+//     already stands in the output;
+//   - split open: the first part of the plaintext goes elsewhere, the rest is
+//     opened where it stands;
+//   - scatter open: the plaintext goes to a list of buffers.
+//
+// All of them produce and accept exactly what [AEAD.Seal] does for the same
+// text in one piece. None of them allocates, apart from growing a dst that is
+// too short.
+//
+// [RecordKey] is a key bound to its IV, for protocols whose nonce is that IV
+// XOR a number. It takes nonce and additional data as integers.
+//
+// # Overlap
+//
+// Output may stand exactly where the text is read from, so that text is sealed
+// or opened in place; otherwise it must share no memory with the text, and it
+// must never share memory with the nonce or the additional data. Calls that
+// break this panic before they write anything.
+//
+// While a call runs nobody may change its inputs or read or change its
+// outputs: an open may put plaintext there before it has verified it. When the
+// call returns, outputs hold verified plaintext or zeros.
+//
+// # FIPS 140-3
+//
+// With GODEBUG=fips140=only every constructor returns an error, as those of
+// crypto/cipher that take the caller's nonces do.
+//
+// AES-GCM is specified in NIST SP 800-38D.
+package gcm
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/fips140"
+	"encoding/binary"
+	"errors"
+	"math"
+
+	"example.com/splitseal/internal/alias"
+)
+
+// Sizes in bytes, from NIST SP 800-38D, Section 5.2.1.
+const (
+	// NonceSize is the size of a nonce, except for keys made by [NewWithNonceSize].
+	NonceSize = 12
+
+	// TagSize is the size of a tag, except for keys made by [NewWithTagSize].
+	TagSize = 16
+
+	// MaxTextSize is the size of the longest text that one nonce can seal,
+	// 2³²−2 blocks of 16 bytes.
+	MaxTextSize uint64 = 1<<36 - 32
+
+	minTagSize = 12
+)
+
+// ErrOpen says that a ciphertext was not sealed with this key, nonce and
+// additional data. It is the only error of the open calls and carries no detail.
+var ErrOpen = errors.New("splitseal: message authentication failed")
+
+var (
+	errNonceSize = errors.New("gcm: nonce size must be at least 1")
+	errTagSize   = errors.New("gcm: tag size must be 12 to 16")
+	errIVSize    = errors.New("gcm: IV size must be 12")
+	errFIPS      = errors.New("gcm: AES-GCM with the caller's nonces is not allowed in FIPS 140-only mode")
+)
+
+var _ cipher.AEAD = (*AEAD)(nil)
+
+// AEAD is AES-GCM with one key. Only the constructors of this package make
+// usable values. All methods may be called concurrently.
+//
+// It has no method that erases the key: a concurrent call could then seal
+// under a key of zeros. [RecordKey], which has one owner, has one.
+type AEAD struct {
+	nonceSize int
+	tagSize   int
+	key       key
+}
+
+// New returns AES-GCM with nonces of [NonceSize] and tags of [TagSize].
+//
+// The key is 16, 24 or 32 bytes long, for AES-128, AES-192 or AES-256. It is
+// not kept. Any other length is an error.
+func New(key []byte) (*AEAD, error) {
+	return newAEAD(key, NonceSize, TagSize)
+}
+
+// NewWithNonceSize is [New] for nonces of nonceSize bytes, at least 1. Sizes
+// other than [NonceSize] are served by crypto/cipher.
+//
+// Use it only where another system dictates the size: other sizes are slower,
+// and nonces that are hashed can collide.
+func NewWithNonceSize(key []byte, nonceSize int) (*AEAD, error) {
+	return newAEAD(key, nonceSize, TagSize)
+}
+
+// NewWithTagSize is [New] for tags of tagSize bytes, 12 to 16. Sizes other
+// than [TagSize] are served by crypto/cipher.
+//
+// Use it only where another system dictates the size: shorter tags are easier
+// to forge.
+func NewWithTagSize(key []byte, tagSize int) (*AEAD, error) {
+	return newAEAD(key, NonceSize, tagSize)
+}
+
+func newAEAD(key []byte, nonceSize, tagSize int) (*AEAD, error) {
+	if err := checkKey(key); err != nil {
+		return nil, err
+	}
+	if nonceSize < 1 {
+		return nil, errNonceSize
+	}
+	if tagSize < minTagSize || tagSize > TagSize {
+		return nil, errTagSize
+	}
+	a := &AEAD{nonceSize: nonceSize, tagSize: tagSize}
+	if err := a.key.init(key, nonceSize, tagSize); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// checkKey makes every backend accept the same keys in the same modes.
+func checkKey(key []byte) error {
+	if fips140.Enforced() {
+		return errFIPS
+	}
+	switch len(key) {
+	case 16, 24, 32:
+		return nil
+	}
+	return aes.KeySizeError(len(key))
+}
+
+// NonceSize returns the size in bytes of the nonces of this key.
+func (a *AEAD) NonceSize() int { return a.nonceSize }
+
+// Overhead returns the size in bytes of the tag, which is what sealing adds.
+func (a *AEAD) Overhead() int { return a.tagSize }
+
+// Backend returns the name of the backend that this key uses: "avx512",
+// "vaes", "aesni" or "portable". It is fixed when the key is set up.
+func (a *AEAD) Backend() string { return a.key.backend() }
+
+// Seal appends the ciphertext of plaintext and its tag to dst and returns the
+// extended slice. It adds len(plaintext) + [AEAD.Overhead] bytes.
+//
+// To seal in place, pass plaintext[:0] as dst. Otherwise the bytes that are
+// added must not overlap plaintext, and they must never overlap nonce or
+// additionalData. If dst lacks capacity a larger slice is allocated.
+//
+// Seal panics, before it writes anything, on a nonce of another size than
+// [AEAD.NonceSize], on a plaintext longer than [MaxTextSize] and on an invalid
+// overlap. It may be called concurrently. No nonce may be used twice with one
+// key.
+func (a *AEAD) Seal(dst, nonce, plaintext, additionalData []byte) []byte {
+	a.checkNonce(nonce)
+	checkTextSize(uint64(len(plaintext)))
+	ret, out := extend(dst, len(plaintext), a.tagSize)
+	if alias.Inexact(out, plaintext) {
+		panic(overlapText)
+	}
+	checkUnwritten(out, nonce, additionalData)
+	a.key.seal(out, nonce, plaintext, additionalData)
+	return ret
+}
+
+// SealGather appends the ciphertext of the concatenation of pieces and its tag
+// to dst and returns the extended slice. It adds the sum of the lengths of
+// pieces + [AEAD.Overhead] bytes. Pieces, or the list, may be empty.
+//
+// Pieces are only read and may overlap each other. A piece may stand exactly
+// where its ciphertext will be written; otherwise the bytes that are added
+// must not overlap it. They must never overlap nonce or additionalData. If dst
+// lacks capacity a larger slice is allocated.
+//
+// SealGather panics as [AEAD.Seal] does. It may be called concurrently. No
+// nonce may be used twice with one key.
+func (a *AEAD) SealGather(dst, nonce []byte, pieces [][]byte, additionalData []byte) []byte {
+	a.checkNonce(nonce)
+	ret, out := extend(dst, totalSize(pieces), a.tagSize)
+	if alias.InexactPieces(out, pieces) {
+		panic(overlapText)
+	}
+	checkUnwritten(out, nonce, additionalData)
+	a.key.sealPieces(out, nonce, pieces, additionalData)
+	return ret
+}
+
+// SealSplit fills out with the ciphertext of a text and its tag. The text is
+// prefix followed by what out holds at out[len(prefix) : len(out)-Overhead],
+// which is sealed where it stands.
+//
+// prefix may be exactly out[:len(prefix)]; otherwise it must not overlap out.
+// nonce and additionalData must never overlap out. prefix may be empty.
+//
+// SealSplit panics as [AEAD.Seal] does, and when out is shorter than
+// len(prefix) + [AEAD.Overhead]. It may be called concurrently. No nonce may
+// be used twice with one key.
+func (a *AEAD) SealSplit(out, nonce, prefix, additionalData []byte) {
+	a.checkNonce(nonce)
+	checkSplitSize(len(out), len(prefix), a.tagSize)
+	checkTextSize(uint64(len(out) - a.tagSize))
+	if alias.Inexact(out, prefix) {
+		panic(overlapText)
+	}
+	checkUnwritten(out, nonce, additionalData)
+	a.key.seal(out, nonce, prefix, additionalData)
+}
+
+// Open verifies ciphertext, which ends with its tag, appends its plaintext to
+// dst and returns the extended slice. It adds len(ciphertext) - [AEAD.Overhead]
+// bytes.
+//
+// To open in place, pass ciphertext[:0] as dst. Otherwise the bytes that are
+// added must not overlap ciphertext, and they must never overlap nonce or
+// additionalData. If dst lacks capacity a larger slice is allocated.
+//
+// If ciphertext does not verify, Open returns nil and [ErrOpen], and the bytes
+// that it would have added hold zeros if dst had room for them. A ciphertext
+// shorter than the tag or longer than any that Seal makes is [ErrOpen] too,
+// and then nothing was written.
+//
+// Open panics, before it writes anything, on a nonce of another size than
+// [AEAD.NonceSize] and on an invalid overlap. It may be called concurrently.
+func (a *AEAD) Open(dst, nonce, ciphertext, additionalData []byte) ([]byte, error) {
+	a.checkNonce(nonce)
+	if !validCiphertextSize(len(ciphertext), a.tagSize) {
+		return nil, ErrOpen
+	}
+	ret, out := extend(dst, len(ciphertext)-a.tagSize, 0)
+	if alias.Inexact(ciphertext, out) {
+		panic(overlapText)
+	}
+	checkUnwritten(out, nonce, additionalData)
+	if !a.key.open(out, nonce, ciphertext, additionalData) {
+		clear(out)
+		return nil, ErrOpen
+	}
+	return ret, nil
+}
+
+// OpenSplit verifies buf, which is a ciphertext that ends with its tag. The
+// first len(prefix) bytes of plaintext go to prefix, the rest replaces its
+// ciphertext at buf[len(prefix) : len(buf)-Overhead].
+//
+// prefix may be exactly buf[:len(prefix)], or empty, and then all of buf is
+// opened in place; otherwise it must not overlap buf. Neither prefix nor buf
+// may overlap nonce or additionalData. When prefix is elsewhere,
+// buf[:len(prefix)] is working space: on return it holds the ciphertext that
+// it held before, or zeros, depending on the backend. The tag is not written.
+//
+// If buf does not verify, OpenSplit returns [ErrOpen], and prefix and
+// buf[len(prefix) : len(buf)-Overhead] hold zeros. So a buffer cannot be tried
+// again with another key. A buf shorter than the tag or longer than any
+// ciphertext is [ErrOpen] too, and then nothing was written.
+//
+// OpenSplit panics, before it writes anything, on a nonce of another size than
+// [AEAD.NonceSize], when prefix is longer than the plaintext, and on an
+// invalid overlap. It may be called concurrently.
+func (a *AEAD) OpenSplit(prefix, nonce, buf, additionalData []byte) error {
+	a.checkNonce(nonce)
+	if !validCiphertextSize(len(buf), a.tagSize) {
+		return ErrOpen
+	}
+	checkSplitSize(len(buf), len(prefix), a.tagSize)
+	if alias.Inexact(buf, prefix) {
+		panic(overlapText)
+	}
+	checkUnwritten(buf, nonce, additionalData)
+	checkUnwritten(prefix, nonce, additionalData)
+	if !a.key.open(prefix, nonce, buf, additionalData) {
+		clear(prefix)
+		clear(buf[len(prefix) : len(buf)-a.tagSize])
+		return ErrOpen
+	}
+	return nil
+}
+
+// OpenScatter verifies ciphertext, which ends with its tag, and fills pieces,
+// one after the other, with its plaintext. The lengths of pieces must add up
+// to len(ciphertext) - [AEAD.Overhead]. Pieces, or the list, may be empty.
+//
+// A piece may stand exactly where its ciphertext is; otherwise it must not
+// overlap ciphertext. Pieces must not overlap each other, and neither they nor
+// ciphertext may overlap nonce or additionalData. Those parts of ciphertext
+// that are not pieces are working space: on return they hold the bytes that
+// they held before, or zeros, depending on the backend. The tag is not written.
+//
+// If ciphertext does not verify, OpenScatter returns [ErrOpen] and all pieces
+// hold zeros. A ciphertext shorter than the tag or longer than any that Seal
+// makes is [ErrOpen] too, and then nothing was written.
+//
+// OpenScatter panics, before it writes anything, on a nonce of another size
+// than [AEAD.NonceSize], when the lengths do not add up, and on an invalid
+// overlap. It may be called concurrently.
+func (a *AEAD) OpenScatter(pieces [][]byte, nonce, ciphertext, additionalData []byte) error {
+	a.checkNonce(nonce)
+	if !validCiphertextSize(len(ciphertext), a.tagSize) {
+		return ErrOpen
+	}
+	if totalSize(pieces) != len(ciphertext)-a.tagSize {
+		panic("gcm: pieces do not add up to the plaintext")
+	}
+	if alias.InexactPieces(ciphertext, pieces) {
+		panic(overlapText)
+	}
+	if alias.SelfOverlap(pieces) {
+		panic("gcm: output pieces overlap each other")
+	}
+	checkUnwritten(ciphertext, nonce, additionalData)
+	if alias.AnyOverlap(nonce, pieces) {
+		panic(overlapNonce)
+	}
+	if alias.AnyOverlap(additionalData, pieces) {
+		panic(overlapAdditionalData)
+	}
+	if !a.key.openPieces(pieces, nonce, ciphertext, additionalData) {
+		for _, p := range pieces {
+			clear(p)
+		}
+		return ErrOpen
+	}
+	return nil
+}
+
+func (a *AEAD) checkNonce(nonce []byte) {
+	if len(nonce) != a.nonceSize {
+		panic("gcm: incorrect nonce size")
+	}
+}
+
+const (
+	overlapText           = "gcm: invalid overlap of output and text"
+	overlapNonce          = "gcm: invalid overlap of output and nonce"
+	overlapAdditionalData = "gcm: invalid overlap of output and additional data"
+)
+
+// checkUnwritten panics if a call that writes out would change its own nonce
+// or additional data.
+func checkUnwritten(out, nonce, additionalData []byte) {
+	if alias.Overlap(out, nonce) {
+		panic(overlapNonce)
+	}
+	if alias.Overlap(out, additionalData) {
+		panic(overlapAdditionalData)
+	}
+}
+
+func checkTextSize(n uint64) {
+	if n > MaxTextSize {
+		panic("gcm: text too large")
+	}
+}
+
+func validCiphertextSize(n, tagSize int) bool {
+	return n >= tagSize && uint64(n-tagSize) <= MaxTextSize
+}
+
+// checkSplitSize panics unless n bytes hold a prefix of the given size and a tag.
+func checkSplitSize(n, prefixSize, tagSize int) {
+	// n - tagSize cannot overflow; prefixSize + tagSize could.
+	if prefixSize > n-tagSize {
+		panic("gcm: prefix does not fit in front of the tag")
+	}
+}
+
+// totalSize returns the sum of the lengths of pieces. It panics if the sum is
+// no valid text size. Pieces can share memory, so the sum can exceed the
+// memory of the machine, and on 32-bit machines an int.
+func totalSize(pieces [][]byte) int {
+	var n uint64
+	for _, p := range pieces {
+		n += uint64(len(p)) // at most MaxTextSize + MaxInt64
+		checkTextSize(n)
+	}
+	if n > math.MaxInt {
+		panic("gcm: text too large")
+	}
+	return int(n)
+}
+
+// extend returns dst extended by textSize + tagSize bytes, and those bytes.
+func extend(dst []byte, textSize, tagSize int) (ret, out []byte) {
+	total := uint64(len(dst)) + uint64(textSize) + uint64(tagSize)
+	if total <= uint64(cap(dst)) {
+		ret = dst[:total]
+	} else {
+		if total > math.MaxInt {
+			panic("gcm: output too large")
+		}
+		ret = make([]byte, total)
+		copy(ret, dst)
+	}
+	return ret, ret[len(dst):]
+}
+
+// RecordKey is AES-GCM with one key and one IV, for protocols whose nonce is
+// that IV with a 64-bit number XORed into its last eight bytes, as in TLS 1.3.
+// Nonces have [NonceSize] bytes and tags [TagSize].
+//
+// All methods take additional data of 0 to 8 bytes as an integer: the adSize
+// low-order bytes of ad, most significant first. Higher bytes of ad are
+// ignored. Integers reach a kernel in registers. A nonce that was just written
+// to memory in parts has to wait there before it can be loaded whole, for half
+// the time that a short record takes.
+//
+// RecordKey does not watch the numbers: sealing twice at one number reveals
+// the XOR of the two texts and the key's hash key, and with it lets anyone
+// forge. Protector in package aead owns its number and is what records should
+// use.
+//
+// A RecordKey has one owner: its methods must not be called concurrently, and
+// it must not be copied.
+type RecordKey struct {
+	_     noCopy
+	ready bool
+	key   recordKey
+}
+
+// NewRecordKey returns AES-GCM with the given key and IV.
+//
+// The key is 16, 24 or 32 bytes long, for AES-128, AES-192 or AES-256, and the
+// IV is 12 bytes. Neither is kept as a slice. Any other length is an error.
+func NewRecordKey(key, iv []byte) (*RecordKey, error) {
+	if err := checkKey(key); err != nil {
+		return nil, err
+	}
+	if len(iv) != NonceSize {
+		return nil, errIVSize
+	}
+	k := &RecordKey{}
+	if err := k.key.init(key, (*[NonceSize]byte)(iv)); err != nil {
+		return nil, err
+	}
+	k.ready = true
+	return k, nil
+}
+
+// Seal fills out with the ciphertext of payload followed by the byte trailer,
+// and the tag. out must be exactly len(payload) + 1 + [TagSize] bytes long.
+//
+// payload may be exactly out[:len(payload)]; otherwise it must not overlap out.
+//
+// Seal uses number seq, which must never be used for another seal with this
+// key. It panics, before it writes anything, on a wrong length of out, an
+// adSize outside 0 to 8, a text longer than [MaxTextSize], an invalid overlap,
+// and after [RecordKey.Wipe].
+func (k *RecordKey) Seal(out []byte, seq, ad uint64, adSize int, payload []byte, trailer byte) {
+	k.check(adSize)
+	if len(out)-1-TagSize != len(payload) {
+		panic("gcm: output is not the payload, a byte and a tag long")
+	}
+	checkTextSize(uint64(len(out) - TagSize))
+	if alias.Inexact(out, payload) {
+		panic(overlapText)
+	}
+	k.key.seal(out, seq, ad, adSize, payload, trailer)
+}
+
+// SealSplit fills out with the ciphertext of a text and its tag. The text is
+// prefix followed by what out holds at out[len(prefix) : len(out)-TagSize],
+// which is sealed where it stands.
+//
+// prefix may be exactly out[:len(prefix)]; otherwise it must not overlap out.
+//
+// SealSplit uses number seq as [RecordKey.Seal] does. It panics, before it
+// writes anything, when out is shorter than len(prefix) + [TagSize], and
+// otherwise as Seal does.
+func (k *RecordKey) SealSplit(out []byte, seq, ad uint64, adSize int, prefix []byte) {
+	k.check(adSize)
+	checkSplitSize(len(out), len(prefix), TagSize)
+	checkTextSize(uint64(len(out) - TagSize))
+	if alias.Inexact(out, prefix) {
+		panic(overlapText)
+	}
+	k.key.sealSplit(out, seq, ad, adSize, prefix)
+}
+
+// SealGather fills out with the ciphertext of the concatenation of pieces and
+// its tag. out must be exactly as long as all pieces together + [TagSize].
+//
+// Pieces are only read and may overlap each other. A piece may stand exactly
+// where its ciphertext will be written; otherwise it must not overlap out.
+//
+// SealGather uses number seq and panics as [RecordKey.Seal] does.
+func (k *RecordKey) SealGather(out []byte, seq, ad uint64, adSize int, pieces [][]byte) {
+	k.check(adSize)
+	if len(out)-TagSize != totalSize(pieces) {
+		panic("gcm: output is not the pieces and a tag long")
+	}
+	if alias.InexactPieces(out, pieces) {
+		panic(overlapText)
+	}
+	k.key.sealPieces(out, seq, ad, adSize, pieces)
+}
+
+// OpenSplit verifies buf, which is a ciphertext that ends with its tag. The
+// first len(prefix) bytes of plaintext go to prefix, the rest replaces its
+// ciphertext at buf[len(prefix) : len(buf)-TagSize].
+//
+// prefix may be exactly buf[:len(prefix)], or empty, and then all of buf is
+// opened in place; otherwise it must not overlap buf. When prefix is
+// elsewhere, buf[:len(prefix)] is working space: on return it holds the
+// ciphertext that it held before, or zeros, depending on the backend. The tag
+// is not written.
+//
+// If buf does not verify, OpenSplit returns [ErrOpen], and prefix and
+// buf[len(prefix) : len(buf)-TagSize] hold zeros. A buf shorter than the tag
+// or longer than any ciphertext is [ErrOpen] too, and then nothing was written.
+//
+// OpenSplit panics, before it writes anything, when prefix is longer than the
+// plaintext, on an adSize outside 0 to 8, on an invalid overlap, and after
+// [RecordKey.Wipe].
+func (k *RecordKey) OpenSplit(prefix []byte, seq, ad uint64, adSize int, buf []byte) error {
+	k.check(adSize)
+	if !validCiphertextSize(len(buf), TagSize) {
+		return ErrOpen
+	}
+	checkSplitSize(len(buf), len(prefix), TagSize)
+	if alias.Inexact(buf, prefix) {
+		panic(overlapText)
+	}
+	if !k.key.open(prefix, seq, ad, adSize, buf) {
+		clear(prefix)
+		clear(buf[len(prefix) : len(buf)-TagSize])
+		return ErrOpen
+	}
+	return nil
+}
+
+// Wipe erases key and IV. Every later call but Wipe and Backend panics.
+//
+// The portable backend can only drop its key for the garbage collector:
+// crypto/cipher has no way to erase one. Copies that the processor or the
+// runtime made, in registers or on stacks, are not reached on any backend.
+func (k *RecordKey) Wipe() {
+	k.ready = false
+	k.key.wipe()
+}
+
+// Backend returns the name of the backend that this key uses: "avx512",
+// "vaes", "aesni" or "portable". It is fixed when the key is set up.
+func (k *RecordKey) Backend() string { return k.key.backend() }
+
+func (k *RecordKey) check(adSize int) {
+	if !k.ready {
+		panic("gcm: RecordKey was wiped or not made by NewRecordKey")
+	}
+	if uint(adSize) > maxRecordADSize {
+		panic("gcm: additional data must have 0 to 8 bytes")
+	}
+}
+
+// maxRecordADSize is the size of the integer that carries additional data.
+const maxRecordADSize = 8
+
+// xorNumber returns the nonce that belongs to seq.
+func xorNumber(nonce, iv *[NonceSize]byte, seq uint64) {
+	*nonce = *iv
+	tail := nonce[NonceSize-8:]
+	binary.BigEndian.PutUint64(tail, binary.BigEndian.Uint64(tail)^seq)
+}
+
+// noCopy makes go vet's copylocks check report copies of the struct that holds it.
+type noCopy struct{}
+
+func (*noCopy) Lock()   {}
+func (*noCopy) Unlock() {}

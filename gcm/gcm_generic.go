@@ -1,0 +1,171 @@
+package gcm
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"encoding/binary"
+)
+
+// A backend is two types, key and recordKey, which gcm_noasm.go (and its
+// counterpart where there is assembly) declares. This file has the generic
+// ones, which work everywhere and serve the sizes that kernels do not know.
+//
+// gcm.go has checked all arguments when a method below runs: sizes fit,
+// output overlaps text only in place, nothing else overlaps. It also clears
+// the outputs when an open returns false. So a method has these duties:
+//
+//	seal        out holds prefix ‖ text already in place ‖ room for the tag
+//	sealPieces  out is exactly the pieces and a tag long
+//	open        plaintext goes to prefix, what is left is opened in place in
+//	            buf, and buf[:len(prefix)] ends as ciphertext or zeros if
+//	            prefix is elsewhere; same when the result is false
+//	openPieces  the same for a list
+//	init        the only one that allocates
+//
+// recordKey's methods differ in that nonce and additional data are integers,
+// and in seal, whose text is payload ‖ trailer.
+
+// genericKey is a key served by crypto/cipher.
+type genericKey struct {
+	aead cipher.AEAD
+}
+
+func (k *genericKey) init(key []byte, nonceSize, tagSize int) error {
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return err
+	}
+	switch {
+	case nonceSize != NonceSize:
+		k.aead, err = cipher.NewGCMWithNonceSize(block, nonceSize)
+	case tagSize != TagSize:
+		k.aead, err = cipher.NewGCMWithTagSize(block, tagSize)
+	default:
+		k.aead, err = cipher.NewGCM(block)
+	}
+	return err
+}
+
+func (k *genericKey) backend() string { return portable }
+
+func (k *genericKey) seal(out, nonce, prefix, additionalData []byte) {
+	n := len(out) - k.aead.Overhead()
+	if len(prefix) == n {
+		// All text is in one place, so there is nothing to gather.
+		k.aead.Seal(out[:0], nonce, prefix, additionalData)
+		return
+	}
+	move(out, prefix)
+	k.aead.Seal(out[:0], nonce, out[:n], additionalData)
+}
+
+func (k *genericKey) sealPieces(out, nonce []byte, pieces [][]byte, additionalData []byte) {
+	if len(pieces) == 1 {
+		k.seal(out, nonce, pieces[0], additionalData)
+		return
+	}
+	n := gather(out, pieces)
+	k.aead.Seal(out[:0], nonce, out[:n], additionalData)
+}
+
+func (k *genericKey) open(prefix, nonce, buf, additionalData []byte) bool {
+	if len(prefix) == len(buf)-k.aead.Overhead() {
+		// No plaintext stays in buf, so it can go straight to prefix.
+		_, err := k.aead.Open(prefix[:0], nonce, buf, additionalData)
+		return err == nil
+	}
+	if _, err := k.aead.Open(buf[:0], nonce, buf, additionalData); err != nil {
+		return false
+	}
+	moveOut(prefix, buf)
+	return true
+}
+
+func (k *genericKey) openPieces(pieces [][]byte, nonce, buf, additionalData []byte) bool {
+	if len(pieces) == 1 {
+		return k.open(pieces[0], nonce, buf, additionalData)
+	}
+	if _, err := k.aead.Open(buf[:0], nonce, buf, additionalData); err != nil {
+		return false
+	}
+	for _, p := range pieces {
+		moveOut(p, buf)
+		buf = buf[len(p):]
+	}
+	return true
+}
+
+// genericRecordKey is a RecordKey served by crypto/cipher. nonce and ad are
+// here because arguments of an interface's method escape.
+type genericRecordKey struct {
+	key   genericKey
+	iv    [NonceSize]byte
+	nonce [NonceSize]byte
+	ad    [maxRecordADSize]byte
+}
+
+func (k *genericRecordKey) init(key []byte, iv *[NonceSize]byte) error {
+	k.iv = *iv
+	return k.key.init(key, NonceSize, TagSize)
+}
+
+func (k *genericRecordKey) backend() string { return portable }
+
+func (k *genericRecordKey) seal(out []byte, seq, ad uint64, adSize int, payload []byte, trailer byte) {
+	out[len(payload)] = trailer
+	k.sealSplit(out, seq, ad, adSize, payload)
+}
+
+func (k *genericRecordKey) sealSplit(out []byte, seq, ad uint64, adSize int, prefix []byte) {
+	k.key.seal(out, k.nonceFor(seq), prefix, k.bytes(ad, adSize))
+}
+
+func (k *genericRecordKey) sealPieces(out []byte, seq, ad uint64, adSize int, pieces [][]byte) {
+	k.key.sealPieces(out, k.nonceFor(seq), pieces, k.bytes(ad, adSize))
+}
+
+func (k *genericRecordKey) open(prefix []byte, seq, ad uint64, adSize int, buf []byte) bool {
+	return k.key.open(prefix, k.nonceFor(seq), buf, k.bytes(ad, adSize))
+}
+
+func (k *genericRecordKey) wipe() { *k = genericRecordKey{} }
+
+func (k *genericRecordKey) nonceFor(seq uint64) []byte {
+	xorNumber(&k.nonce, &k.iv, seq)
+	return k.nonce[:]
+}
+
+func (k *genericRecordKey) bytes(ad uint64, adSize int) []byte {
+	binary.BigEndian.PutUint64(k.ad[:], ad)
+	return k.ad[len(k.ad)-adSize:]
+}
+
+// gather copies pieces to the front of out, one after the other, and returns
+// their total size.
+func gather(out []byte, pieces [][]byte) int {
+	n := 0
+	for _, p := range pieces {
+		n += move(out[n:], p)
+	}
+	return n
+}
+
+// move is copy, except that text already in place costs nothing.
+func move(dst, src []byte) int {
+	if len(src) > 0 && &dst[0] == &src[0] {
+		return len(src)
+	}
+	return copy(dst, src)
+}
+
+// moveOut fills dst from the front of src and leaves zeros there, unless both
+// are the same memory.
+func moveOut(dst, src []byte) {
+	if len(dst) == 0 || &dst[0] == &src[0] {
+		return
+	}
+	copy(dst, src)
+	clear(src[:len(dst)])
+}
+
+const portable = "portable"

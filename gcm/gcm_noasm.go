@@ -1,0 +1,6 @@
+package gcm
+
+type (
+	key       = genericKey
+	recordKey = genericRecordKey
+)
