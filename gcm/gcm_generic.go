@@ -4,6 +4,8 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"encoding/binary"
+	"slices"
+	"sync"
 )
 
 // A backend is two types, key and recordKey, which gcm_noasm.go (and its
@@ -52,12 +54,36 @@ func (k *genericKey) seal(out, nonce, prefix, additionalData []byte) {
 	n := len(out) - k.aead.Overhead()
 	if len(prefix) == n {
 		// All text is in one place, so there is nothing to gather.
-		k.aead.Seal(out[:0], nonce, prefix, additionalData)
+		k.sealText(out, nonce, prefix, additionalData)
 		return
 	}
 	move(out, prefix)
-	k.aead.Seal(out[:0], nonce, out[:n], additionalData)
+	k.sealText(out, nonce, out[:n], additionalData)
 }
+
+// sealText fills out with the ciphertext of text and its tag.
+//
+// The assembly behind crypto/cipher stores a last partial block as a whole
+// block and counts on a 16-byte tag to overwrite the excess (Go issue 80288).
+// Behind a shorter tag it can reach up to three bytes past out, into memory
+// that is not ours, so such texts are sealed in a buffer of our own first.
+func (k *genericKey) sealText(out, nonce, text, additionalData []byte) {
+	tagSize := k.aead.Overhead()
+	if tail := len(text) % aes.BlockSize; tail == 0 || tail+tagSize >= aes.BlockSize {
+		k.aead.Seal(out[:0], nonce, text, additionalData)
+		return
+	}
+	scratch, _ := sealScratch.Get().(*[]byte)
+	if scratch == nil {
+		scratch = new([]byte)
+	}
+	*scratch = slices.Grow((*scratch)[:0], len(text)+TagSize)
+	copy(out, k.aead.Seal(*scratch, nonce, text, additionalData))
+	sealScratch.Put(scratch)
+}
+
+// sealScratch holds buffers for sealText. Only ciphertext is written to them.
+var sealScratch sync.Pool
 
 func (k *genericKey) sealPieces(out, nonce []byte, pieces [][]byte, additionalData []byte) {
 	if len(pieces) == 1 {
@@ -65,7 +91,7 @@ func (k *genericKey) sealPieces(out, nonce []byte, pieces [][]byte, additionalDa
 		return
 	}
 	n := gather(out, pieces)
-	k.aead.Seal(out[:0], nonce, out[:n], additionalData)
+	k.sealText(out, nonce, out[:n], additionalData)
 }
 
 func (k *genericKey) open(prefix, nonce, buf, additionalData []byte) bool {
