@@ -41,9 +41,9 @@ import (
 	"crypto/fips140"
 	"encoding/binary"
 	"errors"
-	"math"
+	"fmt"
 
-	"example.com/splitseal/internal/alias"
+	"example.com/splitseal/internal/mem"
 )
 
 // Sizes in bytes, from NIST SP 800-38D, Section 5.2.1.
@@ -150,6 +150,11 @@ func (a *AEAD) Overhead() int { return a.tagSize }
 // "vaes", "aesni" or "portable". It is fixed when the key is set up.
 func (a *AEAD) Backend() string { return a.key.backend() }
 
+// Format prints the name of the backend, whatever the verb, and no key.
+func (a *AEAD) Format(s fmt.State, verb rune) {
+	fmt.Fprintf(s, "gcm.AEAD(%s)", a.Backend())
+}
+
 // Seal appends the ciphertext of plaintext and its tag to dst and returns the
 // extended slice. It adds len(plaintext) + [AEAD.Overhead] bytes.
 //
@@ -164,8 +169,8 @@ func (a *AEAD) Backend() string { return a.key.backend() }
 func (a *AEAD) Seal(dst, nonce, plaintext, additionalData []byte) []byte {
 	a.checkNonce(nonce)
 	checkTextSize(uint64(len(plaintext)))
-	ret, out := extend(dst, len(plaintext), a.tagSize)
-	if alias.Inexact(out, plaintext) {
+	ret, out := mem.Extend(dst, len(plaintext), a.tagSize)
+	if mem.Inexact(out, plaintext) {
 		panic(overlapText)
 	}
 	checkUnwritten(out, nonce, additionalData)
@@ -186,8 +191,8 @@ func (a *AEAD) Seal(dst, nonce, plaintext, additionalData []byte) []byte {
 // nonce may be used twice with one key.
 func (a *AEAD) SealGather(dst, nonce []byte, pieces [][]byte, additionalData []byte) []byte {
 	a.checkNonce(nonce)
-	ret, out := extend(dst, totalSize(pieces), a.tagSize)
-	if alias.InexactPieces(out, pieces) {
+	ret, out := mem.Extend(dst, totalSize(pieces), a.tagSize)
+	if mem.InexactPieces(out, pieces) {
 		panic(overlapText)
 	}
 	checkUnwritten(out, nonce, additionalData)
@@ -209,7 +214,7 @@ func (a *AEAD) SealSplit(out, nonce, prefix, additionalData []byte) {
 	a.checkNonce(nonce)
 	checkSplitSize(len(out), len(prefix), a.tagSize)
 	checkTextSize(uint64(len(out) - a.tagSize))
-	if alias.Inexact(out, prefix) {
+	if mem.Inexact(out, prefix) {
 		panic(overlapText)
 	}
 	checkUnwritten(out, nonce, additionalData)
@@ -236,8 +241,8 @@ func (a *AEAD) Open(dst, nonce, ciphertext, additionalData []byte) ([]byte, erro
 	if !validCiphertextSize(len(ciphertext), a.tagSize) {
 		return nil, ErrOpen
 	}
-	ret, out := extend(dst, len(ciphertext)-a.tagSize, 0)
-	if alias.Inexact(ciphertext, out) {
+	ret, out := mem.Extend(dst, len(ciphertext)-a.tagSize, 0)
+	if mem.Inexact(ciphertext, out) {
 		panic(overlapText)
 	}
 	checkUnwritten(out, nonce, additionalData)
@@ -272,7 +277,7 @@ func (a *AEAD) OpenSplit(prefix, nonce, buf, additionalData []byte) error {
 		return ErrOpen
 	}
 	checkSplitSize(len(buf), len(prefix), a.tagSize)
-	if alias.Inexact(buf, prefix) {
+	if mem.Inexact(buf, prefix) {
 		panic(overlapText)
 	}
 	checkUnwritten(buf, nonce, additionalData)
@@ -310,17 +315,17 @@ func (a *AEAD) OpenScatter(pieces [][]byte, nonce, ciphertext, additionalData []
 	if totalSize(pieces) != len(ciphertext)-a.tagSize {
 		panic("gcm: pieces do not add up to the plaintext")
 	}
-	if alias.InexactPieces(ciphertext, pieces) {
+	if mem.InexactPieces(ciphertext, pieces) {
 		panic(overlapText)
 	}
-	if alias.SelfOverlap(pieces) {
+	if mem.SelfOverlap(pieces) {
 		panic("gcm: output pieces overlap each other")
 	}
 	checkUnwritten(ciphertext, nonce, additionalData)
-	if alias.AnyOverlap(nonce, pieces) {
+	if mem.AnyOverlap(nonce, pieces) {
 		panic(overlapNonce)
 	}
-	if alias.AnyOverlap(additionalData, pieces) {
+	if mem.AnyOverlap(additionalData, pieces) {
 		panic(overlapAdditionalData)
 	}
 	if !a.key.openPieces(pieces, nonce, ciphertext, additionalData) {
@@ -339,6 +344,7 @@ func (a *AEAD) checkNonce(nonce []byte) {
 }
 
 const (
+	textTooLarge          = "gcm: text too large"
 	overlapText           = "gcm: invalid overlap of output and text"
 	overlapNonce          = "gcm: invalid overlap of output and nonce"
 	overlapAdditionalData = "gcm: invalid overlap of output and additional data"
@@ -347,17 +353,17 @@ const (
 // checkUnwritten panics if a call that writes out would change its own nonce
 // or additional data.
 func checkUnwritten(out, nonce, additionalData []byte) {
-	if alias.Overlap(out, nonce) {
+	if mem.Overlap(out, nonce) {
 		panic(overlapNonce)
 	}
-	if alias.Overlap(out, additionalData) {
+	if mem.Overlap(out, additionalData) {
 		panic(overlapAdditionalData)
 	}
 }
 
 func checkTextSize(n uint64) {
 	if n > MaxTextSize {
-		panic("gcm: text too large")
+		panic(textTooLarge)
 	}
 }
 
@@ -374,33 +380,13 @@ func checkSplitSize(n, prefixSize, tagSize int) {
 }
 
 // totalSize returns the sum of the lengths of pieces. It panics if the sum is
-// no valid text size. Pieces can share memory, so the sum can exceed the
-// memory of the machine, and on 32-bit machines an int.
+// no valid text size.
 func totalSize(pieces [][]byte) int {
-	var n uint64
-	for _, p := range pieces {
-		n += uint64(len(p)) // at most MaxTextSize + MaxInt64
-		checkTextSize(n)
+	n, ok := mem.TotalSize(pieces, MaxTextSize)
+	if !ok {
+		panic(textTooLarge)
 	}
-	if n > math.MaxInt {
-		panic("gcm: text too large")
-	}
-	return int(n)
-}
-
-// extend returns dst extended by textSize + tagSize bytes, and those bytes.
-func extend(dst []byte, textSize, tagSize int) (ret, out []byte) {
-	total := uint64(len(dst)) + uint64(textSize) + uint64(tagSize)
-	if total <= uint64(cap(dst)) {
-		ret = dst[:total]
-	} else {
-		if total > math.MaxInt {
-			panic("gcm: output too large")
-		}
-		ret = make([]byte, total)
-		copy(ret, dst)
-	}
-	return ret, ret[len(dst):]
+	return n
 }
 
 // RecordKey is AES-GCM with one key and one IV, for protocols whose nonce is
@@ -460,7 +446,7 @@ func (k *RecordKey) Seal(out []byte, seq, ad uint64, adSize int, payload []byte,
 		panic("gcm: output is not the payload, a byte and a tag long")
 	}
 	checkTextSize(uint64(len(out) - TagSize))
-	if alias.Inexact(out, payload) {
+	if mem.Inexact(out, payload) {
 		panic(overlapText)
 	}
 	k.key.seal(out, seq, ad, adSize, payload, trailer)
@@ -479,7 +465,7 @@ func (k *RecordKey) SealSplit(out []byte, seq, ad uint64, adSize int, prefix []b
 	k.check(adSize)
 	checkSplitSize(len(out), len(prefix), TagSize)
 	checkTextSize(uint64(len(out) - TagSize))
-	if alias.Inexact(out, prefix) {
+	if mem.Inexact(out, prefix) {
 		panic(overlapText)
 	}
 	k.key.sealSplit(out, seq, ad, adSize, prefix)
@@ -497,7 +483,7 @@ func (k *RecordKey) SealGather(out []byte, seq, ad uint64, adSize int, pieces []
 	if len(out)-TagSize != totalSize(pieces) {
 		panic("gcm: output is not the pieces and a tag long")
 	}
-	if alias.InexactPieces(out, pieces) {
+	if mem.InexactPieces(out, pieces) {
 		panic(overlapText)
 	}
 	k.key.sealPieces(out, seq, ad, adSize, pieces)
@@ -526,7 +512,7 @@ func (k *RecordKey) OpenSplit(prefix []byte, seq, ad uint64, adSize int, buf []b
 		return ErrOpen
 	}
 	checkSplitSize(len(buf), len(prefix), TagSize)
-	if alias.Inexact(buf, prefix) {
+	if mem.Inexact(buf, prefix) {
 		panic(overlapText)
 	}
 	if !k.key.open(prefix, seq, ad, adSize, buf) {
@@ -550,6 +536,11 @@ func (k *RecordKey) Wipe() {
 // Backend returns the name of the backend that this key uses: "avx512",
 // "vaes", "aesni" or "portable". It is fixed when the key is set up.
 func (k *RecordKey) Backend() string { return k.key.backend() }
+
+// Format prints the name of the backend, whatever the verb, and no key.
+func (k *RecordKey) Format(s fmt.State, verb rune) {
+	fmt.Fprintf(s, "gcm.RecordKey(%s)", k.Backend())
+}
 
 func (k *RecordKey) check(adSize int) {
 	if !k.ready {

@@ -1,12 +1,15 @@
-// Package alias answers one question for the packages that seal and open:
-// does memory that is about to be written belong to something that is still
-// to be read?
+// Package mem has what the packages that seal and open need to know about
+// slices as memory: whether what is about to be written is still to be read,
+// and room for output.
 //
-// crypto/cipher and golang.org/x/crypto have the first two functions too, in
-// internal packages that this module cannot import.
-package alias
+// crypto/cipher and golang.org/x/crypto have [Overlap], [Inexact] and [Extend]
+// too, in internal packages that this module cannot import.
+package mem
 
-import "unsafe"
+import (
+	"math"
+	"unsafe"
+)
 
 // Overlap reports whether x and y share memory at any index. Memory beyond
 // the lengths of the slices does not count, so an empty slice overlaps nothing.
@@ -71,6 +74,38 @@ func SelfOverlap(pieces [][]byte) bool {
 		end = address(p) + uintptr(len(p))
 	}
 	return false
+}
+
+// TotalSize returns the sum of the lengths of pieces, or false if the sum
+// exceeds limit or an int. Pieces can share memory, so the sum can exceed the
+// memory of the machine.
+func TotalSize(pieces [][]byte, limit uint64) (int, bool) {
+	limit = min(limit, math.MaxInt)
+	var n uint64
+	for _, p := range pieces {
+		n += uint64(len(p)) // below 2⁶⁴: n was at most MaxInt, and so is a length
+		if n > limit {
+			return 0, false
+		}
+	}
+	return int(n), true
+}
+
+// Extend returns dst extended by n + overhead bytes, and those bytes, which
+// hold whatever is there. It allocates if dst lacks capacity. It panics if the
+// result exceeds an int.
+func Extend(dst []byte, n, overhead int) (whole, added []byte) {
+	total := uint64(len(dst)) + uint64(n) + uint64(overhead)
+	if total <= uint64(cap(dst)) {
+		whole = dst[:total]
+		return whole, whole[len(dst):]
+	}
+	if total > math.MaxInt {
+		panic("mem: output too large")
+	}
+	whole = make([]byte, total)
+	copy(whole, dst)
+	return whole, whole[len(dst):]
 }
 
 func address(x []byte) uintptr {

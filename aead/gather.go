@@ -1,0 +1,274 @@
+package aead
+
+import (
+	"crypto/cipher"
+	"math"
+
+	"example.com/splitseal/gcm"
+	"example.com/splitseal/internal/mem"
+)
+
+// ErrOpen says that a ciphertext was not sealed with this key, nonce and
+// additional data. It carries no detail, and is the same value as
+// [gcm.ErrOpen].
+var ErrOpen = gcm.ErrOpen
+
+// Gatherer is an AEAD whose text need not be contiguous. [gcm.AEAD] is one,
+// and [Gather] makes one of any [cipher.AEAD]. The methods of gcm.AEAD document
+// what every Gatherer does; in short:
+//
+// SealGather appends the ciphertext of the concatenation of pieces and its tag
+// to dst. SealSplit fills out with the ciphertext of prefix followed by the
+// text that already stands at out[len(prefix) : len(out)-Overhead()], and its
+// tag. OpenSplit puts the first len(prefix) bytes of plaintext into prefix and
+// opens the rest in buf, where it stands. OpenScatter fills pieces, whose
+// lengths must add up to the plaintext's.
+//
+// Text and output may be exactly the same memory, or none in common; nonce and
+// additional data share none with the output. Where an open puts plaintext
+// elsewhere, the ciphertext is working space, which ends as it was or as
+// zeros. After a failed open all outputs hold zeros and the error is [ErrOpen].
+//
+// All methods panic on a wrong nonce size, on lengths that do not fit and on
+// an invalid overlap, before they write anything. They may be called
+// concurrently if those of the underlying AEAD may.
+type Gatherer interface {
+	cipher.AEAD
+
+	SealGather(dst, nonce []byte, pieces [][]byte, additionalData []byte) []byte
+	SealSplit(out, nonce, prefix, additionalData []byte)
+	OpenSplit(prefix, nonce, buf, additionalData []byte) error
+	OpenScatter(pieces [][]byte, nonce, ciphertext, additionalData []byte) error
+}
+
+var _ Gatherer = (*gcm.AEAD)(nil)
+
+// Gather returns a as a [Gatherer]: a itself if it is one, else an adapter
+// that gathers text in the output and lets a seal it there.
+//
+// The adapter checks all arguments, also for Seal and Open, because AEADs
+// differ in what they check: overlap, nonce size, cleared output, one opaque
+// error. It allocates nothing of its own. A limit on the text's size is left
+// to a, which may then panic when text has been gathered already. A panic in a
+// during an open leaves no plaintext behind.
+//
+// The ciphertexts of a must be as long as their text, in the same place, and
+// followed by a tag of a.Overhead() bytes. Gather panics if a.NonceSize() is
+// 0, because an AEAD that makes its own nonces puts them in front. The adapter
+// panics if a puts its output elsewhere than it was told.
+func Gather(a cipher.AEAD) Gatherer {
+	if g, ok := a.(Gatherer); ok {
+		return g
+	}
+	if a.NonceSize() == 0 {
+		panic("aead: an AEAD that makes its own nonces cannot gather")
+	}
+	return &adapter{aead: a, nonceSize: a.NonceSize(), tagSize: a.Overhead()}
+}
+
+type adapter struct {
+	aead      cipher.AEAD
+	nonceSize int
+	tagSize   int
+}
+
+func (g *adapter) NonceSize() int { return g.nonceSize }
+func (g *adapter) Overhead() int  { return g.tagSize }
+
+func (g *adapter) Seal(dst, nonce, plaintext, additionalData []byte) []byte {
+	whole, out := mem.Extend(dst, len(plaintext), g.tagSize)
+	g.SealSplit(out, nonce, plaintext, additionalData)
+	return whole
+}
+
+func (g *adapter) SealGather(dst, nonce []byte, pieces [][]byte, additionalData []byte) []byte {
+	n, ok := mem.TotalSize(pieces, math.MaxInt)
+	if !ok {
+		panic("aead: text too large")
+	}
+	whole, out := mem.Extend(dst, n, g.tagSize)
+	g.checkNonce(nonce)
+	if mem.InexactPieces(out, pieces) {
+		panic(overlapText)
+	}
+	checkUnwritten(out, nonce, additionalData)
+	rest := out
+	for _, p := range pieces {
+		move(rest, p)
+		rest = rest[len(p):]
+	}
+	g.seal(out, nonce, out[:n], additionalData)
+	return whole
+}
+
+func (g *adapter) SealSplit(out, nonce, prefix, additionalData []byte) {
+	g.checkNonce(nonce)
+	n := len(out) - g.tagSize
+	if len(prefix) > n {
+		panic(prefixTooLong)
+	}
+	if mem.Inexact(out, prefix) {
+		panic(overlapText)
+	}
+	checkUnwritten(out, nonce, additionalData)
+	if len(prefix) == n {
+		// All text is in one place, so there is nothing to gather.
+		g.seal(out, nonce, prefix, additionalData)
+		return
+	}
+	move(out, prefix)
+	g.seal(out, nonce, out[:n], additionalData)
+}
+
+func (g *adapter) seal(out, nonce, text, additionalData []byte) {
+	sealed := g.aead.Seal(out[:0:len(out)], nonce, text, additionalData)
+	if !same(sealed, out) {
+		clear(out) // it may hold the text
+		panic(notInPlace)
+	}
+}
+
+func (g *adapter) Open(dst, nonce, ciphertext, additionalData []byte) ([]byte, error) {
+	g.checkNonce(nonce)
+	n := len(ciphertext) - g.tagSize
+	if n < 0 {
+		return nil, ErrOpen
+	}
+	whole, out := mem.Extend(dst, n, 0)
+	if mem.Inexact(ciphertext, out) {
+		panic(overlapText)
+	}
+	checkUnwritten(out, nonce, additionalData)
+	if !g.open(out, nonce, ciphertext, additionalData) {
+		return nil, ErrOpen
+	}
+	return whole, nil
+}
+
+func (g *adapter) OpenSplit(prefix, nonce, buf, additionalData []byte) error {
+	g.checkNonce(nonce)
+	n := len(buf) - g.tagSize
+	if n < 0 {
+		return ErrOpen
+	}
+	if len(prefix) > n {
+		panic(prefixTooLong)
+	}
+	if mem.Inexact(buf, prefix) {
+		panic(overlapText)
+	}
+	checkUnwritten(buf, nonce, additionalData)
+	checkUnwritten(prefix, nonce, additionalData)
+	if len(prefix) == n {
+		// No plaintext stays in buf, so it can go straight to prefix.
+		if !g.open(prefix, nonce, buf, additionalData) {
+			return ErrOpen
+		}
+		return nil
+	}
+	if !g.open(buf[:n], nonce, buf, additionalData) {
+		clear(prefix)
+		return ErrOpen
+	}
+	moveOut(prefix, buf)
+	return nil
+}
+
+func (g *adapter) OpenScatter(pieces [][]byte, nonce, ciphertext, additionalData []byte) error {
+	g.checkNonce(nonce)
+	n := len(ciphertext) - g.tagSize
+	if n < 0 {
+		return ErrOpen
+	}
+	if total, ok := mem.TotalSize(pieces, uint64(n)); !ok || total != n {
+		panic("aead: pieces do not add up to the plaintext")
+	}
+	if mem.InexactPieces(ciphertext, pieces) {
+		panic(overlapText)
+	}
+	if mem.SelfOverlap(pieces) {
+		panic("aead: output pieces overlap each other")
+	}
+	checkUnwritten(ciphertext, nonce, additionalData)
+	if mem.AnyOverlap(nonce, pieces) {
+		panic(overlapNonce)
+	}
+	if mem.AnyOverlap(additionalData, pieces) {
+		panic(overlapAdditionalData)
+	}
+	if !g.open(ciphertext[:n], nonce, ciphertext, additionalData) {
+		for _, p := range pieces {
+			clear(p)
+		}
+		return ErrOpen
+	}
+	for _, p := range pieces {
+		moveOut(p, ciphertext)
+		ciphertext = ciphertext[len(p):]
+	}
+	return nil
+}
+
+// open opens ciphertext into out. If it does not return true, also because the
+// AEAD panics, out holds zeros.
+func (g *adapter) open(out, nonce, ciphertext, additionalData []byte) (ok bool) {
+	defer func() {
+		if !ok {
+			clear(out)
+		}
+	}()
+	opened, err := g.aead.Open(out[:0:len(out)], nonce, ciphertext, additionalData)
+	if err != nil {
+		return false
+	}
+	if !same(opened, out) {
+		panic(notInPlace)
+	}
+	return true
+}
+
+func (g *adapter) checkNonce(nonce []byte) {
+	if len(nonce) != g.nonceSize {
+		panic("aead: incorrect nonce size")
+	}
+}
+
+const (
+	overlapText           = "aead: invalid overlap of output and text"
+	overlapNonce          = "aead: invalid overlap of output and nonce"
+	overlapAdditionalData = "aead: invalid overlap of output and additional data"
+	prefixTooLong         = "aead: prefix does not fit in front of the tag"
+	notInPlace            = "aead: AEAD did not put its output where it was told"
+)
+
+// checkUnwritten panics if a call that writes out would change its own nonce
+// or additional data.
+func checkUnwritten(out, nonce, additionalData []byte) {
+	if mem.Overlap(out, nonce) {
+		panic(overlapNonce)
+	}
+	if mem.Overlap(out, additionalData) {
+		panic(overlapAdditionalData)
+	}
+}
+
+// same reports whether a and b are the same bytes of memory.
+func same(a, b []byte) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}
+
+// move copies src to the front of dst, unless it is there.
+func move(dst, src []byte) {
+	if len(src) > 0 && &dst[0] != &src[0] {
+		copy(dst, src)
+	}
+}
+
+// moveOut fills dst from the front of src and leaves zeros there, unless both
+// are the same memory.
+func moveOut(dst, src []byte) {
+	if len(dst) > 0 && &dst[0] != &src[0] {
+		copy(dst, src)
+		clear(src[:len(dst)])
+	}
+}

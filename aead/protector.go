@@ -1,0 +1,279 @@
+package aead
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"example.com/splitseal/gcm"
+	"example.com/splitseal/internal/mem"
+)
+
+// ErrSequenceExhausted says that the sequence number reached 2⁶⁴−1, which is
+// never used, so that it cannot wrap. The Protector refuses every later seal
+// and open; a new key is needed.
+var ErrSequenceExhausted = errors.New("aead: sequence number exhausted")
+
+// Protector protects the records of one direction under one key: it holds the
+// suite, the write key, the write IV and the sequence number. The per-record
+// nonce is the write IV XOR the sequence number, so no two seals of one
+// Protector share a nonce. Two Protectors with the same keys do not know of
+// each other.
+//
+// All methods take the record header as an integer: its five bytes are the low
+// 40 bits, the content type the highest of them. It is the additional data.
+//
+// A Protector has one owner and serves one direction, for sealing or for
+// opening: its methods must not be called concurrently, and it must not be
+// copied. Calling them concurrently, even only to open, can seal two records
+// under one nonce.
+//
+// See RFC 9846, Sections 5.2 and 5.3.
+type Protector struct {
+	_     noCopy
+	suite *Suite
+	seq   uint64
+
+	// One of the two is set; neither is after Wipe.
+	record *gcm.RecordKey
+	aead   Gatherer
+
+	// What aead needs. The arrays are here because arguments of an interface's
+	// method escape.
+	iv     [IVSize]byte
+	nonce  [IVSize]byte
+	header [8]byte
+}
+
+// NewProtector returns a Protector at sequence number 0. keys must have the
+// sizes of the suite, else NewProtector returns an error. They are not kept.
+//
+// RFC 9846, Section 5.3: "the first record transmitted under a particular
+// traffic key MUST use sequence number 0."
+func NewProtector(s *Suite, keys TrafficKeys) (*Protector, error) {
+	return ResumeProtector(s, keys, 0)
+}
+
+// ResumeProtector returns a Protector that goes on at sequence number seq,
+// where another one under the same keys has stopped for good. It is the only
+// way to start above zero, and using it twice, or while the other one is still
+// in use, repeats nonces. Otherwise it is [NewProtector].
+func ResumeProtector(s *Suite, keys TrafficKeys, seq uint64) (*Protector, error) {
+	if len(keys.Key) != s.p.KeySize {
+		return nil, errKeySize
+	}
+	if len(keys.IV) != IVSize {
+		return nil, errIVSize
+	}
+	p := &Protector{suite: s, seq: seq}
+	var err error
+	if s.recordKey {
+		p.record, err = gcm.NewRecordKey(keys.Key, keys.IV)
+	} else {
+		p.aead, err = s.New(keys.Key)
+		copy(p.iv[:], keys.IV)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Suite returns the suite.
+func (p *Protector) Suite() *Suite { return p.suite }
+
+// Seq returns the sequence number of the next record.
+func (p *Protector) Seq() uint64 { return p.seq }
+
+// Overhead returns the size of the tag in bytes, which is what sealing adds to
+// the inner plaintext.
+func (p *Protector) Overhead() int { return p.suite.p.TagSize }
+
+// Format prints the suite's name, whatever the verb, and no key.
+func (p *Protector) Format(s fmt.State, verb rune) {
+	fmt.Fprintf(s, "aead.Protector(%s)", p.suite.p.Name)
+}
+
+// Seal fills out, the body of a record without padding, with the ciphertext of
+// content followed by contentType, and the tag. out must be exactly
+// len(content) + 1 + [Protector.Overhead] bytes long, and at most 65535.
+//
+// content may be exactly out[:len(content)]; otherwise it must not overlap out.
+//
+// Seal uses the current sequence number and then adds one; the number is spent
+// before out is written, so a panic in the AEAD does not bring it back. Seal
+// returns [ErrSequenceExhausted] when there is no number left, and panics on a
+// wrong length of out, on a header of more than 40 bits, on an invalid overlap
+// and after [Protector.Wipe]; in all these cases nothing has changed.
+func (p *Protector) Seal(out []byte, header uint64, content []byte, contentType byte) error {
+	p.check(out, header)
+	if len(out)-1-p.suite.p.TagSize != len(content) {
+		panic("aead: output is not the content, a byte and a tag long")
+	}
+	if mem.Inexact(out, content) {
+		panic(overlapText)
+	}
+	seq := p.seq
+	if seq == math.MaxUint64 {
+		return ErrSequenceExhausted
+	}
+	p.seq = seq + 1
+	if p.record != nil {
+		p.record.Seal(out, seq, header, headerSize, content, contentType)
+		return nil
+	}
+	out[len(content)] = contentType
+	p.aead.SealSplit(out, p.nonceFor(seq), content, p.additionalData(header))
+	return nil
+}
+
+// SealSplit fills out, the body of a record, with the ciphertext of an inner
+// plaintext and its tag. The inner plaintext is prefix followed by what out
+// holds at out[len(prefix) : len(out)-Overhead]: content type, padding, and
+// any content that is there. out must be at most 65535 bytes long.
+//
+// prefix may be exactly out[:len(prefix)]; otherwise it must not overlap out.
+//
+// SealSplit treats the sequence number and reports errors as [Protector.Seal]
+// does, and panics as well when out is shorter than len(prefix) +
+// [Protector.Overhead].
+func (p *Protector) SealSplit(out []byte, header uint64, prefix []byte) error {
+	p.check(out, header)
+	if len(prefix) > len(out)-p.suite.p.TagSize {
+		panic(prefixTooLong)
+	}
+	if mem.Inexact(out, prefix) {
+		panic(overlapText)
+	}
+	seq := p.seq
+	if seq == math.MaxUint64 {
+		return ErrSequenceExhausted
+	}
+	p.seq = seq + 1
+	if p.record != nil {
+		p.record.SealSplit(out, seq, header, headerSize, prefix)
+		return nil
+	}
+	p.aead.SealSplit(out, p.nonceFor(seq), prefix, p.additionalData(header))
+	return nil
+}
+
+// SealGather fills out, the body of a record, with the ciphertext of the
+// concatenation of pieces, which is the inner plaintext, and its tag. out must
+// be exactly as long as all pieces together + [Protector.Overhead], and at most
+// 65535 bytes.
+//
+// Pieces are only read and may overlap each other. A piece may stand exactly
+// where its ciphertext will be written; otherwise it must not overlap out.
+//
+// SealGather treats the sequence number and reports errors as [Protector.Seal]
+// does.
+func (p *Protector) SealGather(out []byte, header uint64, pieces [][]byte) error {
+	p.check(out, header)
+	n := len(out) - p.suite.p.TagSize
+	if total, ok := mem.TotalSize(pieces, maxBodySize); !ok || total != n {
+		panic("aead: output is not the pieces and a tag long")
+	}
+	if mem.InexactPieces(out, pieces) {
+		panic(overlapText)
+	}
+	seq := p.seq
+	if seq == math.MaxUint64 {
+		return ErrSequenceExhausted
+	}
+	p.seq = seq + 1
+	if p.record != nil {
+		p.record.SealGather(out, seq, header, headerSize, pieces)
+		return nil
+	}
+	p.aead.SealGather(out[:0:len(out)], p.nonceFor(seq), pieces, p.additionalData(header))
+	return nil
+}
+
+// Open verifies body, the body of a record, which ends with its tag. The first
+// len(prefix) bytes of the inner plaintext go to prefix, the rest replaces its
+// ciphertext at body[len(prefix) : len(body)-Overhead].
+//
+// prefix may be exactly body[:len(prefix)], or empty, and then all of body is
+// opened in place; otherwise it must not overlap body. When prefix is
+// elsewhere, body[:len(prefix)] is working space: on return it holds the
+// ciphertext that it held before, or zeros. The tag is not written.
+//
+// Open uses the current sequence number, and adds one only if body verifies.
+// If it does not, Open returns [ErrOpen], and prefix and body[len(prefix) :
+// len(body)-Overhead] hold zeros. A body shorter than a tag is ErrOpen too;
+// then, and when it returns [ErrSequenceExhausted], nothing was written. Open
+// panics, before it writes anything, when prefix is longer than the inner
+// plaintext or body than 65535 bytes, on a header of more than 40 bits, on an
+// invalid overlap, and after [Protector.Wipe].
+func (p *Protector) Open(prefix []byte, header uint64, body []byte) error {
+	p.check(body, header)
+	seq := p.seq
+	if seq == math.MaxUint64 {
+		return ErrSequenceExhausted
+	}
+	var err error
+	if p.record != nil {
+		err = p.record.OpenSplit(prefix, seq, header, headerSize, body)
+	} else {
+		err = p.aead.OpenSplit(prefix, p.nonceFor(seq), body, p.additionalData(header))
+	}
+	if err != nil {
+		return ErrOpen
+	}
+	p.seq = seq + 1
+	return nil
+}
+
+// Wipe erases the key, as far as its AEAD can, and the IV. Every later seal
+// and open panics. See [gcm.RecordKey.Wipe] for what it does not reach; AEADs
+// outside this module can only be dropped for the garbage collector.
+func (p *Protector) Wipe() {
+	if p.record != nil {
+		p.record.Wipe()
+	}
+	p.record = nil
+	p.aead = nil
+	clear(p.iv[:])
+	clear(p.nonce[:])
+}
+
+func (p *Protector) check(body []byte, header uint64) {
+	if p.record == nil && p.aead == nil {
+		panic("aead: Protector was wiped or not made by NewProtector")
+	}
+	if len(body) > maxBodySize {
+		panic("aead: record body too large")
+	}
+	if header>>(8*headerSize) != 0 {
+		panic("aead: header has more than 40 bits")
+	}
+}
+
+func (p *Protector) nonceFor(seq uint64) []byte {
+	p.nonce = p.iv
+	tail := p.nonce[IVSize-8:]
+	binary.BigEndian.PutUint64(tail, binary.BigEndian.Uint64(tail)^seq)
+	return p.nonce[:]
+}
+
+func (p *Protector) additionalData(header uint64) []byte {
+	binary.BigEndian.PutUint64(p.header[:], header)
+	return p.header[len(p.header)-headerSize:]
+}
+
+// From RFC 9846, Section 5.2.
+const (
+	// headerSize is the size of a record header, which is the additional data.
+	headerSize = 5
+
+	// maxBodySize is the longest body that the header's length field can name.
+	maxBodySize = 1<<16 - 1
+)
+
+// noCopy makes go vet's copylocks check report copies of the struct that holds it.
+type noCopy struct{}
+
+func (*noCopy) Lock()   {}
+func (*noCopy) Unlock() {}
