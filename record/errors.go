@@ -1,0 +1,200 @@
+package record
+
+import "errors"
+
+// Errors that the peer causes. An [Opener] that has returned one returns it
+// for ever. Each maps to the alert that [AlertOf] names.
+var (
+	// ErrUnexpectedRecordType is a record whose outer content type is not
+	// allowed in this state, whatever follows its first byte.
+	ErrUnexpectedRecordType = errors.New("record: unexpected outer content type")
+
+	// ErrUnexpectedContentType is a protected record whose content type is
+	// unknown, is change_cipher_spec, or is not allowed under these keys.
+	ErrUnexpectedContentType = errors.New("record: unexpected content type")
+
+	// ErrRecordOverflow is a record above a size limit.
+	ErrRecordOverflow = errors.New("record: record above the size limit")
+
+	// ErrBadRecordMAC is a record that cannot be deprotected, for any reason.
+	ErrBadRecordMAC = errors.New("record: record cannot be opened")
+
+	// ErrNoContentType is an inner plaintext without a non-zero byte.
+	ErrNoContentType = errors.New("record: inner plaintext without a content type")
+
+	// ErrEmptyFragment is a handshake or alert record without content.
+	ErrEmptyFragment = errors.New("record: handshake or alert record without content")
+
+	// ErrAlertSize is an alert record that does not hold exactly one alert.
+	ErrAlertSize = errors.New("record: alert record does not hold exactly one alert")
+
+	// ErrInterleaved is a record between the fragments of a handshake message.
+	ErrInterleaved = errors.New("record: record between the fragments of a handshake message")
+
+	// ErrKeyChangeBoundary is a handshake message that does not end at the
+	// record boundary where the keys change.
+	ErrKeyChangeBoundary = errors.New("record: handshake message does not end where the keys change")
+
+	// ErrUnexpectedKeyUpdate is a KeyUpdate before the application keys.
+	ErrUnexpectedKeyUpdate = errors.New("record: KeyUpdate before the application keys")
+
+	// ErrChangeCipherSpec is a change_cipher_spec record that is not the single
+	// byte 0x01, or that arrives when none may.
+	ErrChangeCipherSpec = errors.New("record: invalid or untimely change_cipher_spec")
+
+	// ErrTooManyIdleRecords is a run of records that bring no application data.
+	ErrTooManyIdleRecords = errors.New("record: too many records without application data")
+
+	// ErrTooMuchEarlyData is rejected early data above the caller's bound.
+	ErrTooMuchEarlyData = errors.New("record: too much rejected early data")
+
+	// ErrMalformedMessage is a handshake message of the wrong length or type.
+	ErrMalformedMessage = errors.New("record: malformed handshake message")
+
+	// ErrKeyUpdateRequest is a KeyUpdate whose request is neither 0 nor 1.
+	ErrKeyUpdateRequest = errors.New("record: invalid KeyUpdate request")
+
+	// ErrHandshakeSize is a handshake message above the caller's limit.
+	ErrHandshakeSize = errors.New("record: handshake message above the size limit")
+
+	// ErrRecordSizeLimit is a record size limit below [MinRecordSizeLimit].
+	ErrRecordSizeLimit = errors.New("record: record size limit below 64")
+)
+
+// Errors of the local side. Those that are final say so; after all others
+// nothing has changed and the call may be made again when its reason is gone.
+var (
+	// ErrKeyUpdateRequired refuses content until [Sealer.SealKeyUpdate] has
+	// been called: the soft usage limit is reached, or the peer's request for
+	// a KeyUpdate has not been answered.
+	ErrKeyUpdateRequired = errors.New("record: key update required first")
+
+	// ErrKeyExhausted refuses a record because the key's usage limit is
+	// reached. A KeyUpdate and alerts fit above the limit for content.
+	ErrKeyExhausted = errors.New("record: key usage limit reached")
+
+	// ErrKeyUpdateLimit refuses a KeyUpdate because 2^48-1 were sent.
+	ErrKeyUpdateLimit = errors.New("record: no key update left")
+
+	// ErrKeyUpdateOutstanding refuses to request a KeyUpdate while an earlier
+	// request has not been answered.
+	ErrKeyUpdateOutstanding = errors.New("record: earlier KeyUpdate request not answered")
+
+	// ErrKeyUpdatePending refuses to open a record because the last one ended
+	// with a KeyUpdate message and [Opener.KeyUpdate] was not called.
+	ErrKeyUpdatePending = errors.New("record: KeyUpdate received and keys not updated")
+
+	// ErrNoKeyUpdate refuses to update read keys because the last record did
+	// not end with a KeyUpdate message.
+	ErrNoKeyUpdate = errors.New("record: no KeyUpdate received")
+
+	// ErrContentType refuses content of this type. Alerts, KeyUpdate messages
+	// and change_cipher_spec have methods of their own.
+	ErrContentType = errors.New("record: content type not sealed by this method")
+
+	// ErrEmptyContent refuses a handshake record without content.
+	ErrEmptyContent = errors.New("record: handshake record without content")
+
+	// ErrRecordTooLarge refuses content above [Sealer.MaxContentSize].
+	ErrRecordTooLarge = errors.New("record: content too large for one record")
+
+	// ErrHandshakePartial refuses an operation between the fragments of a
+	// handshake message or, for an export, of a record.
+	ErrHandshakePartial = errors.New("record: handshake message or record partly through")
+
+	// ErrEpoch refuses what the present keys do not allow: application data
+	// without keys or under handshake keys, a KeyUpdate or an export under any
+	// but application keys, keys of an earlier epoch.
+	ErrEpoch = errors.New("record: not allowed in this epoch")
+
+	// ErrSecretReused refuses a traffic secret that is in use already: its
+	// keys would start again at sequence number zero.
+	ErrSecretReused = errors.New("record: traffic secret in use already")
+
+	// ErrKeySetup says that keys could not be made from a traffic secret. The
+	// cause is wrapped beside it.
+	ErrKeySetup = errors.New("record: keys cannot be set up")
+
+	// ErrClosed is final: an alert ended this direction, or it was wiped.
+	ErrClosed = errors.New("record: closed")
+
+	// ErrInterrupted is final: a call panicked while a record was being sealed
+	// or opened. Its sequence number is spent and the peer cannot follow.
+	ErrInterrupted = errors.New("record: an earlier call panicked")
+
+	// ErrExported is final: the state was exported.
+	ErrExported = errors.New("record: state exported")
+
+	// ErrStateSpent says that a [State] was imported, encoded or revealed
+	// before. It is final.
+	ErrStateSpent = errors.New("record: state used before")
+
+	// ErrState says that a [State] is malformed, of the other direction, or
+	// of an unknown suite.
+	ErrState = errors.New("record: invalid state")
+)
+
+// AlertOf returns the alert that the specification requires to be sent for
+// err, or for an error that it wraps, and whether there is one. Errors that
+// concern only the local side have none: what to tell the peer about them, if
+// anything, is the caller's choice.
+//
+// See RFC 9846, Section 6.2.
+func AlertOf(err error) (Alert, bool) {
+	for i := range alertTable {
+		if row := &alertTable[i]; errors.Is(err, row.err) {
+			return row.alert, row.send
+		}
+	}
+	return 0, false
+}
+
+// alertTable has one row for every exported error; a test holds it complete.
+// No row is a default.
+var alertTable = [...]struct {
+	err   error
+	alert Alert
+	send  bool
+}{
+	{ErrUnexpectedRecordType, AlertUnexpectedMessage, true},
+	{ErrUnexpectedContentType, AlertUnexpectedMessage, true},
+	{ErrRecordOverflow, AlertRecordOverflow, true},
+	{ErrBadRecordMAC, AlertBadRecordMAC, true},
+	{ErrNoContentType, AlertUnexpectedMessage, true},
+	{ErrEmptyFragment, AlertUnexpectedMessage, true},
+	{ErrAlertSize, AlertUnexpectedMessage, true},
+	{ErrInterleaved, AlertUnexpectedMessage, true},
+	{ErrKeyChangeBoundary, AlertUnexpectedMessage, true},
+	{ErrUnexpectedKeyUpdate, AlertUnexpectedMessage, true},
+	{ErrChangeCipherSpec, AlertUnexpectedMessage, true},
+	{ErrTooManyIdleRecords, AlertUnexpectedMessage, true},
+	// "A server receiving more than max_early_data_size bytes of 0-RTT data
+	// SHOULD terminate the connection with an "unexpected_message" alert."
+	// (RFC 9846, Section 4.7.1)
+	{ErrTooMuchEarlyData, AlertUnexpectedMessage, true},
+	{ErrMalformedMessage, AlertDecodeError, true},
+	{ErrKeyUpdateRequest, AlertIllegalParameter, true},
+	// The message obeys the syntax; OpenSSL and BoringSSL send the same.
+	{ErrHandshakeSize, AlertIllegalParameter, true},
+	{ErrRecordSizeLimit, AlertIllegalParameter, true},
+
+	// The local side's own.
+	{ErrKeySetup, AlertInternalError, true},
+	{ErrKeyUpdateRequired, 0, false},
+	{ErrKeyExhausted, 0, false},
+	{ErrKeyUpdateLimit, 0, false},
+	{ErrKeyUpdateOutstanding, 0, false},
+	{ErrKeyUpdatePending, 0, false},
+	{ErrNoKeyUpdate, 0, false},
+	{ErrContentType, 0, false},
+	{ErrEmptyContent, 0, false},
+	{ErrRecordTooLarge, 0, false},
+	{ErrHandshakePartial, 0, false},
+	{ErrEpoch, 0, false},
+	{ErrSecretReused, 0, false},
+	{ErrClosed, 0, false},
+	{ErrInterrupted, 0, false},
+	{ErrExported, 0, false},
+	{ErrStateSpent, 0, false},
+	{ErrState, 0, false},
+}

@@ -1,0 +1,72 @@
+package record
+
+import (
+	"crypto/subtle"
+	"fmt"
+
+	"example.com/splitseal/aead"
+)
+
+// trafficKeys is one generation of one direction's keys. Sealer and Opener hold
+// it by pointer, so that printing one of them prints no secret.
+type trafficKeys struct {
+	suite     *aead.Suite
+	secret    []byte
+	protector *aead.Protector
+}
+
+// newTrafficKeys takes ownership of secret, and wipes it on failure. The
+// protector starts at sequence number seq.
+func newTrafficKeys(suite *aead.Suite, secret []byte, seq uint64) (*trafficKeys, error) {
+	k := &trafficKeys{suite: suite, secret: secret}
+	keys, err := aead.DeriveTrafficKeys(suite, secret)
+	if err == nil {
+		if seq == 0 {
+			// "Each sequence number is set to zero at the beginning of a
+			// connection and whenever the key is changed; the first record
+			// transmitted under a particular traffic key MUST use sequence
+			// number 0." (RFC 9846, Section 5.3)
+			k.protector, err = aead.NewProtector(suite, keys)
+		} else {
+			k.protector, err = aead.ResumeProtector(suite, keys, seq)
+		}
+		clear(keys.Key)
+		clear(keys.IV)
+	}
+	if err != nil {
+		clear(secret)
+		return nil, fmt.Errorf("%w: %w", ErrKeySetup, err)
+	}
+	return k, nil
+}
+
+// next returns the next generation and leaves k as it is.
+//
+// "The next generation of traffic keys is computed by generating
+// client_/server_application_traffic_secret_N+1 from
+// client_/server_application_traffic_secret_N as described in this section and
+// then re-deriving the traffic keys" (RFC 9846, Section 7.2)
+func (k *trafficKeys) next() (*trafficKeys, error) {
+	secret, err := aead.NextTrafficSecret(k.suite, k.secret)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrKeySetup, err)
+	}
+	return newTrafficKeys(k.suite, secret, 0)
+}
+
+// is reports whether secret is the one that k was made from, in constant time
+// for secrets of one length.
+func (k *trafficKeys) is(secret []byte) bool {
+	return k != nil && subtle.ConstantTimeCompare(k.secret, secret) == 1
+}
+
+// wipe overwrites the secret and the keys.
+//
+// "Once client_/server_application_traffic_secret_N+1 and its associated
+// traffic keys have been computed, implementations SHOULD delete
+// client_/server_application_traffic_secret_N and its associated traffic
+// keys." (RFC 9846, Section 7.2)
+func (k *trafficKeys) wipe() {
+	clear(k.secret)
+	k.protector.Wipe()
+}

@@ -1,0 +1,719 @@
+package record
+
+import (
+	"example.com/splitseal/aead"
+	"example.com/splitseal/internal/mem"
+)
+
+// OpenerConfig holds what an [Opener] keeps for its whole life. The zero value
+// is ready for use.
+type OpenerConfig struct {
+	// RecordSizeLimit is the most inner plaintext, content, content type and
+	// padding together, that the peer may send in a record under handshake or
+	// application keys: the value that this side advertised, if the peer agreed
+	// to it (RFC 8449). Zero is no limit but the protocol's, which larger values
+	// are clamped to. It can be set later with [Opener.SetRecordSizeLimit].
+	RecordSizeLimit int
+}
+
+// Record is what [Opener.Open] and [Opener.OpenTo] make of one record.
+type Record struct {
+	// Type is the content type.
+	Type ContentType
+
+	// Content is the content without content type and padding. It is part of
+	// in, or of dst if OpenTo put application data there. It is empty if Dropped
+	// is set.
+	Content []byte
+
+	// Rest is the content beyond Content: application data that dst had no room
+	// for. It is part of in.
+	Rest []byte
+
+	// Size is how many bytes of in the record took, header included.
+	Size int
+
+	// Dropped says that the record brought nothing and is to be ignored: a
+	// change_cipher_spec that may arrive, or rejected early data.
+	Dropped bool
+}
+
+// Opener is one direction's read state: it turns records into content.
+//
+// It starts in [EpochPlaintext] and is given each traffic secret in turn. It
+// does no I/O and keeps no bytes: [Opener.Open] and [Opener.OpenTo] look at the
+// first record of what they are given, and either open it and say how many
+// bytes it took, or say how many more bytes they need, or return an error. The
+// outcome does not depend on how the bytes arrive.
+//
+// Errors that the peer causes are final: the keys are wiped and every later
+// call returns the same error. After an error alert or a close_notify has been
+// delivered every later call returns [ErrClosed]: "Any data received after a
+// closure alert has been received MUST be ignored." (RFC 9846, Section 6.1)
+//
+// At most 32 records in a row may bring no application data: empty application
+// data, handshake records under application keys, dropped change_cipher_spec
+// records; and of user_canceled alerts at most 4. Only application data that is
+// not empty starts the count again. One more is [ErrTooManyIdleRecords].
+//
+// Key-usage limits are not enforced: "Receiving implementations SHOULD NOT
+// enforce these limits, as future analyses may result in updated values." (RFC
+// 9846, Section 5.5)
+//
+// How long a record takes to open depends on its size, on the size of its
+// padding and on its content type, not on other content. Who can measure that
+// time on this machine may learn how much padding a record has, which its
+// sender meant to hide from the network.
+//
+// An Opener must not be copied and is not safe for concurrent use.
+//
+// See RFC 9846, Sections 5.1 to 5.5 and 7.2.
+type Opener struct {
+	noCopy noCopy
+
+	keys  *trafficKeys // nil in EpochPlaintext and when closed
+	err   error        // final
+	stage stage
+	epoch Epoch
+	limit int // most inner plaintext under handshake and application keys
+
+	seq        uint64 // last known, when keys is nil
+	generation uint64
+	update     bool // the last record ended with a KeyUpdate
+	allowCCS   bool
+	skipping   bool
+	skip       int // what may still be skipped
+	idle       int // records in a row without application data
+	canceled   int // user_canceled alerts among them
+	messages   messageTracker
+}
+
+// NewOpener returns an Opener in [EpochPlaintext].
+//
+// It panics if cfg.RecordSizeLimit is negative or from 1 to 63.
+func NewOpener(cfg OpenerConfig) *Opener {
+	o := &Opener{limit: MaxInnerSize}
+	if cfg.RecordSizeLimit != 0 {
+		if err := o.SetRecordSizeLimit(cfg.RecordSizeLimit); err != nil {
+			panic("record: OpenerConfig.RecordSizeLimit below 64")
+		}
+	}
+	return o
+}
+
+// SetRecordSizeLimit sets the most inner plaintext, content, content type and
+// padding together, that later records under handshake and application keys may
+// hold. Values above [MaxInnerSize] set that.
+//
+// It returns [ErrRecordSizeLimit] if limit is below [MinRecordSizeLimit].
+//
+// See RFC 8449, Section 4.
+func (o *Opener) SetRecordSizeLimit(limit int) error {
+	n, err := recordSizeLimit(limit)
+	if err == nil {
+		o.limit = n
+	}
+	return err
+}
+
+// SetTrafficSecret opens later records with keys derived from secret, from
+// sequence number zero on. It copies secret, whose length is the hash size of
+// suite. The epoch must come later than the present one.
+//
+// It returns [ErrKeyChangeBoundary], which is final, if a handshake message is
+// partly through or if the last one is not of a type that precedes these keys,
+// so that another has followed the one that does. A caller that reads messages
+// with a [HandshakeReader] also checks that it is Empty. It returns [ErrEpoch],
+// [ErrSecretReused] or [ErrKeySetup] if the arguments do not fit, and then
+// nothing has changed; or a final error. It panics if suite is nil.
+//
+// See RFC 9846, Section 7.3.
+func (o *Opener) SetTrafficSecret(epoch Epoch, suite *aead.Suite, secret []byte) error {
+	if suite == nil {
+		panic("record: nil suite")
+	}
+	if err := o.usable(); err != nil {
+		return err
+	}
+	if epoch <= o.epoch || epoch > EpochApplication {
+		return ErrEpoch
+	}
+	if o.keys.is(secret) {
+		return ErrSecretReused
+	}
+	// "Implementations MUST verify that all messages immediately preceding a key
+	// change align with a record boundary; if not, then they MUST terminate the
+	// connection with an "unexpected_message" alert." (RFC 9846, Section 5.1)
+	if !o.messages.mayEnter(epoch) {
+		return o.fail(ErrKeyChangeBoundary)
+	}
+	k, err := newTrafficKeys(suite, append([]byte(nil), secret...), 0)
+	if err != nil {
+		return err
+	}
+	o.install(k)
+	o.epoch = epoch
+	if epoch == EpochApplication {
+		// The peer's Finished has been received.
+		o.allowCCS = false
+		o.skipping = false
+	}
+	return nil
+}
+
+func (o *Opener) install(k *trafficKeys) {
+	if o.keys != nil {
+		o.keys.wipe()
+	}
+	o.keys = k
+	o.update = false
+	o.messages.keysChanged()
+}
+
+// KeyUpdate moves to the next generation of keys, sequence number zero. It is
+// called after each record that ended with a KeyUpdate message, before the next
+// record is opened. The number of key updates is not limited: "receiving
+// implementations MUST NOT enforce this rule." (RFC 9846, Section 4.7.3)
+//
+// It returns [ErrKeyChangeBoundary], which is final, if a handshake message is
+// partly through; [ErrNoKeyUpdate] if the last record did not end with a
+// KeyUpdate message, or [ErrKeySetup], and then nothing has changed; or a final
+// error.
+//
+// See RFC 9846, Sections 4.7.3 and 7.2.
+func (o *Opener) KeyUpdate() error {
+	if err := o.usable(); err != nil {
+		return err
+	}
+	if o.messages.partial() {
+		return o.fail(ErrKeyChangeBoundary)
+	}
+	// "both sides MUST enforce that a KeyUpdate with the old key is received
+	// before accepting any messages encrypted with the new key." (RFC 9846,
+	// Section 4.7.3)
+	if !o.update {
+		return ErrNoKeyUpdate
+	}
+	// "Upon receiving a KeyUpdate, the receiver MUST update its receiving keys."
+	next, err := o.keys.next()
+	if err != nil {
+		return err
+	}
+	o.install(next)
+	o.generation++
+	return nil
+}
+
+// AllowChangeCipherSpec says whether a change_cipher_spec record may arrive. It
+// may not at first, and never under application keys. Allow it once the first
+// ClientHello has been sent or received, and forbid it once the peer's Finished
+// has been received. While it may, such a record is dropped, except between the
+// fragments of a handshake message, where it is [ErrInterleaved].
+//
+// See RFC 9846, Section 5 and Appendix E.4.
+func (o *Opener) AllowChangeCipherSpec(allow bool) {
+	o.allowCCS = allow && o.epoch != EpochApplication
+}
+
+// SkipEarlyData makes a server that has rejected early data skip it. Under
+// handshake keys, records that cannot be opened are dropped, the sequence number
+// as it was, until one can be opened. Without keys, after a HelloRetryRequest,
+// records of outer content type application_data are dropped until a handshake
+// record arrives.
+//
+// max bounds what is dropped, in bytes of the content that the records could
+// hold at most: the body without tag and content type, and at least one byte a
+// record. It is the max_early_data_size of the ticket, and more if clients may
+// pad. What goes beyond is [ErrTooMuchEarlyData]. It panics if max is negative.
+//
+// Dropped records have been overwritten where they stood.
+//
+// See RFC 9846, Section 4.3.10.
+func (o *Opener) SkipEarlyData(max int) {
+	if max < 0 {
+		panic("record: negative early data bound")
+	}
+	o.skipping = o.epoch == EpochPlaintext || o.epoch == EpochHandshake
+	o.skip = max
+}
+
+// Epoch returns the present epoch.
+func (o *Opener) Epoch() Epoch { return o.epoch }
+
+// Suite returns the suite in use, or nil in [EpochPlaintext] and when closed.
+func (o *Opener) Suite() *aead.Suite {
+	if o.keys == nil {
+		return nil
+	}
+	return o.keys.suite
+}
+
+// Seq returns the sequence number of the next protected record.
+func (o *Opener) Seq() uint64 {
+	if o.keys == nil {
+		return o.seq
+	}
+	return o.keys.protector.Seq()
+}
+
+// Generation returns the number of key updates made.
+func (o *Opener) Generation() uint64 { return o.generation }
+
+// HandshakePartial reports whether a handshake message is partly through.
+func (o *Opener) HandshakePartial() bool { return o.messages.partial() }
+
+// Err returns the error that every later call will return, or nil. It is
+// [ErrClosed] after an alert that ends the direction.
+func (o *Opener) Err() error { return o.err }
+
+// Open opens the first record of in, in place: the content of the returned
+// record is part of in, and what else stood in the record is overwritten. It is
+// OpenTo without a dst.
+func (o *Opener) Open(in []byte) (rec Record, need int, err error) {
+	return o.OpenTo(nil, in)
+}
+
+// OpenTo opens the first record of in and puts application data straight into
+// dst, from its start; what dst has no room for stays in in, in place, as the
+// record's Rest. Content of other types never stays in dst: it is part of in.
+// A dst of [MaxContentSize] bytes has room for every record; one that is as
+// long as the content but not as long as content and padding has, too.
+//
+// in holds any number of bytes of the stream, from the start of a record on.
+// When the record is not whole, OpenTo returns need > 0: that many bytes more,
+// at least, are needed, nothing was consumed, and nothing was written. need is
+// exact for the header, and then for the record. Errors that the bytes at hand
+// prove are returned at once, header errors from the header alone.
+//
+// dst must not overlap the record in in. dst, and the record in in, may hold
+// unverified bytes while OpenTo runs; nobody may read or change them. On return
+// dst holds the content, and zeros in what else was written of it: on an error,
+// zeros only, and so does the body of the record. Bytes of dst beyond the size of the inner plaintext
+// are not touched.
+//
+// A protected record that opens uses the current sequence number, to which one
+// is then added. A record that is not whole, dropped or not protected leaves it
+// as it is.
+//
+// It returns [ErrKeyUpdatePending] if the last record ended with a KeyUpdate and
+// [Opener.KeyUpdate] has not been called, and then nothing has changed; all
+// other errors are final, and their alert is what [AlertOf] says. A panic in the
+// AEAD leaves zeros in dst and the body, and [ErrInterrupted] behind. OpenTo
+// panics if dst overlaps the record, before anything is written.
+//
+// See RFC 9846, Sections 5.1, 5.2 and 5.4.
+func (o *Opener) OpenTo(dst, in []byte) (rec Record, need int, err error) {
+	if err := o.usable(); err != nil {
+		return Record{}, 0, err
+	}
+	if o.update {
+		return Record{}, 0, ErrKeyUpdatePending
+	}
+	bodySize, need, err := o.readHeader(in)
+	if err != nil {
+		return Record{}, 0, o.fail(err)
+	}
+	if need > 0 {
+		return Record{}, need, nil
+	}
+	record := in[:HeaderSize+bodySize]
+	rec.Type = ContentType(record[0])
+	rec.Size = len(record)
+	body := record[HeaderSize:]
+
+	switch {
+	case rec.Type == ContentTypeChangeCipherSpec:
+		// "An implementation which receives any other change_cipher_spec value
+		// or which receives a protected change_cipher_spec record MUST abort
+		// the handshake with an "unexpected_message" alert." (Section 5)
+		if body[0] != 1 {
+			return Record{}, 0, o.fail(ErrChangeCipherSpec)
+		}
+		if err := o.count(); err != nil {
+			return Record{}, 0, o.fail(err)
+		}
+		rec.Dropped = true
+		return rec, 0, nil
+	case o.keys != nil:
+		return o.openBody(rec, dst, body, readRecordHeader(record))
+	case rec.Type == ContentTypeApplicationData:
+		// Only rejected early data comes here. "The server then ignores early
+		// data by skipping all records with an external content type of
+		// "application_data" (indicating that they are encrypted), up to the
+		// configured max_early_data_size." (RFC 9846, Section 4.3.10)
+		return o.drop(rec, bodySize-1-usualTagSize)
+	}
+	o.skipping = o.skipping && rec.Type != ContentTypeHandshake
+	if err := o.accept(rec.Type, body); err != nil {
+		return Record{}, 0, o.fail(err)
+	}
+	rec.Content = body[:len(body):len(body)]
+	return rec, 0, nil
+}
+
+// readHeader judges what in has of the first record's header. It returns the
+// size of the body, or how many bytes are missing from the header or, when that
+// is there, from the record.
+func (o *Opener) readHeader(in []byte) (bodySize, need int, err error) {
+	if len(in) == 0 {
+		return 0, HeaderSize, nil
+	}
+	typ := ContentType(in[0])
+	limit := MaxContentSize
+	switch typ {
+	case ContentTypeChangeCipherSpec:
+		// "it is necessary to detect this condition prior to attempting to
+		// deprotect the record. [...] If an implementation detects a
+		// change_cipher_spec record received before the first ClientHello
+		// message or after the peer's Finished message, it MUST be treated as
+		// an unexpected record type" (RFC 9846, Section 5)
+		if !o.allowCCS {
+			return 0, 0, ErrChangeCipherSpec
+		}
+		// Section 5 says to drop it, Section 5.1 that there MUST NOT be any
+		// other records between the fragments of a handshake message. We take
+		// the stricter one, as crypto/tls does.
+		if o.messages.partial() {
+			return 0, 0, ErrInterleaved
+		}
+	case ContentTypeApplicationData:
+		// Without keys only rejected early data has this type: "Application
+		// Data messages are always protected." (RFC 9846, Section 5.1)
+		if o.keys == nil && !o.skipping {
+			return 0, 0, ErrUnexpectedRecordType
+		}
+		// "The length MUST NOT exceed 2^14 + 256 bytes. An endpoint that
+		// receives a record that exceeds this length MUST terminate the
+		// connection with a "record_overflow" alert." (RFC 9846, Section 5.2)
+		limit = MaxBodySize
+	case ContentTypeHandshake, ContentTypeAlert:
+		// "The outer opaque_type field of a TLSCiphertext record is always set
+		// to the value 23 (application_data)" (RFC 9846, Section 5.2)
+		if o.keys != nil {
+			return 0, 0, ErrUnexpectedRecordType
+		}
+	default:
+		// "If a TLS implementation receives an unexpected record type, it MUST
+		// terminate the connection with an "unexpected_message" alert." (RFC
+		// 9846, Section 5)
+		return 0, 0, ErrUnexpectedRecordType
+	}
+	// "This field is deprecated and MUST be ignored for all purposes." (RFC
+	// 9846, Section 5.1, about legacy_record_version). Under keys it is part of
+	// the additional data, as received.
+
+	// Four bytes can be enough to know that the length is too large.
+	if len(in) == HeaderSize-1 && int(in[3])<<8 > limit {
+		return 0, 0, ErrRecordOverflow
+	}
+	if len(in) < HeaderSize {
+		return 0, HeaderSize - len(in), nil
+	}
+	bodySize = int(in[3])<<8 | int(in[4])
+	switch {
+	case bodySize > limit:
+		// "The length MUST NOT exceed 2^14 bytes. An endpoint that receives a
+		// record that exceeds this length MUST terminate the connection with a
+		// "record_overflow" alert." (RFC 9846, Section 5.1)
+		return 0, 0, ErrRecordOverflow
+	case typ == ContentTypeChangeCipherSpec:
+		// "consisting of the single byte value 0x01" (RFC 9846, Section 5)
+		if bodySize != 1 {
+			return 0, 0, ErrChangeCipherSpec
+		}
+	case typ != ContentTypeApplicationData:
+		if err := contentSize(typ, bodySize); err != nil {
+			return 0, 0, err
+		}
+	case o.keys != nil && !o.skipping && bodySize < o.keys.protector.Overhead():
+		// No tag, so deprotection fails whatever the body holds.
+		return 0, 0, ErrBadRecordMAC
+	}
+	return bodySize, max(0, HeaderSize+bodySize-len(in)), nil
+}
+
+// contentSize judges the size of a handshake or alert record's content.
+func contentSize(typ ContentType, size int) error {
+	switch {
+	case size == 0:
+		// "Implementations MUST NOT send Handshake and Alert records that have
+		// a zero-length TLSInnerPlaintext.content; if such a message is
+		// received, the receiving implementation MUST terminate the connection
+		// with an "unexpected_message" alert." (RFC 9846, Section 5.4)
+		return ErrEmptyFragment
+	case typ == ContentTypeAlert && size != alertSize:
+		// "Alert messages MUST NOT be fragmented across records, and multiple
+		// alert messages MUST NOT be coalesced into a single TLSPlaintext
+		// record. In other words, a record with an Alert type MUST contain
+		// exactly one message." (RFC 9846, Section 5.1)
+		return ErrAlertSize
+	}
+	return nil
+}
+
+// openBody opens a protected record. Nothing is decided by its plaintext, and
+// none of it is copied, before it verifies.
+func (o *Opener) openBody(rec Record, dst, body []byte, header uint64) (Record, int, error) {
+	innerSize := len(body) - o.keys.protector.Overhead()
+	if innerSize < 0 { // the header was let through for skipping
+		return o.drop(rec, innerSize-1)
+	}
+	// The last byte of the inner plaintext is never content.
+	prefix := dst[:min(len(dst), max(0, innerSize-1))]
+	if mem.Overlap(prefix, body) {
+		panic(overlapText)
+	}
+	// "additional_data = TLSCiphertext.opaque_type ||
+	// TLSCiphertext.legacy_record_version || TLSCiphertext.length" (RFC 9846,
+	// Section 5.2): the header as received.
+	if err := o.open(prefix, header, body); err != nil {
+		// "the server skips past early data by attempting to deprotect received
+		// records using the handshake traffic key, discarding records which fail
+		// deprotection (up to the configured max_early_data_size)." (RFC 9846,
+		// Section 4.3.10)
+		if o.skipping {
+			return o.drop(rec, innerSize-1)
+		}
+		// "If the decryption fails, the receiver MUST terminate the connection
+		// with a "bad_record_mac" alert." (RFC 9846, Section 5.2)
+		return Record{}, 0, o.fail(err)
+	}
+	// "Once a record is deprotected successfully, it is treated as the start of
+	// the client's second flight" (RFC 9846, Section 4.3.10)
+	o.skipping = false
+
+	inner := body[:innerSize]
+	n, err := o.innerContent(prefix, inner, &rec)
+	if err != nil {
+		// Verified, and still not to be delivered.
+		clear(prefix)
+		clear(inner)
+		return Record{}, 0, o.fail(err)
+	}
+	if rec.Type != ContentTypeApplicationData {
+		// Back to where its ciphertext stood, in front of the part that did not
+		// go to dst. There it is out of the application's reach.
+		copy(inner, prefix)
+		clear(prefix)
+		prefix = inner[:0]
+	}
+	clear(prefix[min(n, len(prefix)):])
+	switch {
+	case len(prefix) == 0:
+		rec.Content = inner[:n:n]
+	case n <= len(prefix):
+		rec.Content = prefix[:n:n]
+	default:
+		rec.Content = prefix[:len(prefix):len(prefix)]
+		rec.Rest = inner[len(prefix):n:n]
+	}
+	return rec, 0, nil
+}
+
+// open verifies body and leaves no unverified byte behind, even if the AEAD
+// panics.
+func (o *Opener) open(prefix []byte, header uint64, body []byte) error {
+	o.stage = stageCrypto
+	defer func() {
+		if o.stage != stageIdle {
+			clear(prefix)
+			clear(body)
+		}
+	}()
+	err := o.keys.protector.Open(prefix, header, body)
+	o.stage = stageIdle
+	if err != nil {
+		// Whatever the reason: "this alert is used for all deprotection
+		// failures." (RFC 9846, Section 6.2, about bad_record_mac)
+		return ErrBadRecordMAC
+	}
+	return nil
+}
+
+// innerContent finds the content type of a verified inner plaintext, whose
+// first bytes stand in prefix and the others in inner, and accepts the content.
+// It sets rec.Type and returns the size of the content.
+func (o *Opener) innerContent(prefix, inner []byte, rec *Record) (int, error) {
+	// "the full encoded TLSInnerPlaintext MUST NOT exceed 2^14 + 1 octets. If the
+	// maximum fragment length is reduced -- as for example by the
+	// record_size_limit extension from [RFC 8449] -- then the reduced limit
+	// applies to the full plaintext, including the content type and padding."
+	// (RFC 9846, Section 5.4). The limit belongs to the handshake that is going
+	// on, so early data does not know it.
+	limit := o.limit
+	if o.epoch == EpochEarly {
+		limit = MaxInnerSize
+	}
+	if len(inner) > limit {
+		return 0, ErrRecordOverflow
+	}
+	// "Implementations MUST limit their scanning to the cleartext returned from
+	// the AEAD decryption. If a receiving implementation does not find a
+	// non-zero octet in the cleartext, it MUST terminate the connection with an
+	// "unexpected_message" alert." (RFC 9846, Section 5.4)
+	n := len(inner) - 1
+	for n >= len(prefix) && inner[n] == 0 {
+		n--
+	}
+	if n >= len(prefix) {
+		rec.Type = ContentType(inner[n])
+	} else {
+		for n >= 0 && prefix[n] == 0 {
+			n--
+		}
+		if n < 0 {
+			return 0, ErrNoContentType
+		}
+		rec.Type = ContentType(prefix[n])
+	}
+	if rec.Type == ContentTypeApplicationData {
+		return n, o.acceptData(n)
+	}
+	if rec.Type != ContentTypeHandshake && rec.Type != ContentTypeAlert {
+		// change_cipher_spec among them: "which receives a protected
+		// change_cipher_spec record MUST abort the handshake with an
+		// "unexpected_message" alert." (RFC 9846, Section 5)
+		return 0, ErrUnexpectedContentType
+	}
+	if err := contentSize(rec.Type, n); err != nil {
+		return 0, err
+	}
+	// The two parts are joined in inner, whose first bytes are free.
+	copy(inner, prefix[:min(n, len(prefix))])
+	return n, o.accept(rec.Type, inner[:n])
+}
+
+// acceptData counts application data with size bytes of content.
+func (o *Opener) acceptData(size int) error {
+	// Section 7.3 gives handshake keys to the initial handshake alone.
+	if o.epoch == EpochHandshake {
+		return ErrUnexpectedContentType
+	}
+	// "Handshake messages MUST NOT be interleaved with other record types. That
+	// is, if a handshake message is split over two or more records, there MUST
+	// NOT be any other records between them." (RFC 9846, Section 5.1)
+	if o.messages.partial() {
+		return ErrInterleaved
+	}
+	if size == 0 {
+		return o.count()
+	}
+	o.idle, o.canceled = 0, 0
+	return nil
+}
+
+// accept follows the content of a handshake or alert record.
+func (o *Opener) accept(typ ContentType, content []byte) error {
+	if typ == ContentTypeAlert {
+		return o.acceptAlert(Alert(content[1]))
+	}
+	o.messages.feed(content)
+	// "Implementations that receive a KeyUpdate message prior to receiving a
+	// Finished message MUST terminate the connection with an
+	// "unexpected_message" alert." (RFC 9846, Section 4.7.3)
+	if o.messages.keyUpdate && o.epoch != EpochApplication {
+		return ErrUnexpectedKeyUpdate
+	}
+	// "Handshake messages MUST NOT span key changes. Implementations MUST verify
+	// that all messages immediately preceding a key change align with a record
+	// boundary" (RFC 9846, Section 5.1)
+	if o.messages.trailing {
+		return ErrKeyChangeBoundary
+	}
+	o.update = o.messages.ended && o.messages.last == typeKeyUpdate && !o.messages.partial()
+	if o.epoch == EpochApplication {
+		return o.count()
+	}
+	return nil
+}
+
+func (o *Opener) acceptAlert(a Alert) error {
+	if a != AlertUserCanceled {
+		// Nothing follows this alert, so it interrupts no handshake message.
+		// Upon receiving an error alert an implementation "MUST NOT allow any
+		// further data to be sent or received on the connection." (RFC 9846,
+		// Section 6)
+		o.end(ErrClosed)
+		return nil
+	}
+	if o.messages.partial() {
+		return ErrInterleaved
+	}
+	if o.canceled++; o.canceled > maxUserCanceled {
+		return ErrTooManyIdleRecords
+	}
+	return o.count()
+}
+
+// count counts a record without application data.
+func (o *Opener) count() error {
+	if o.idle++; o.idle > maxIdleRecords {
+		return ErrTooManyIdleRecords
+	}
+	return nil
+}
+
+// drop skips a record of rejected early data that could hold size bytes.
+func (o *Opener) drop(rec Record, size int) (Record, int, error) {
+	size = max(1, size)
+	if size > o.skip {
+		return Record{}, 0, o.fail(ErrTooMuchEarlyData)
+	}
+	o.skip -= size
+	rec.Dropped = true
+	return rec, 0, nil
+}
+
+// Wipe overwrites the traffic secret and the keys and ends the Opener: every
+// later call returns [ErrClosed]. Wiping twice does nothing. What the runtime,
+// the stack and registers may still hold is not reached.
+func (o *Opener) Wipe() {
+	if o.err == nil {
+		o.end(ErrClosed)
+	}
+}
+
+// fail makes err final.
+func (o *Opener) fail(err error) error {
+	o.end(err)
+	return err
+}
+
+// end makes err final and wipes the keys.
+//
+// "Servers and clients MUST forget the secret values and keys established in
+// failed connections" (RFC 9846, Section 6)
+func (o *Opener) end(err error) {
+	o.err = err
+	if o.keys != nil {
+		o.seq = o.keys.protector.Seq()
+		o.keys.wipe()
+		o.keys = nil
+	}
+}
+
+// usable returns the final error, if there is one.
+func (o *Opener) usable() error {
+	if o.err == nil && o.stage == stageCrypto {
+		o.end(ErrInterrupted)
+	}
+	return o.err
+}
+
+// readRecordHeader returns the five bytes of a header as an integer.
+func readRecordHeader(p []byte) uint64 {
+	return uint64(p[0])<<32 | uint64(p[1])<<24 | uint64(p[2])<<16 | uint64(p[3])<<8 | uint64(p[4])
+}
+
+// usualTagSize stands for the tag size of early data that was rejected before
+// any suite was chosen.
+const usualTagSize = 16
+
+// Tuned numbers, from what peers settled on.
+const (
+	// maxIdleRecords is the bound of OpenSSL and BoringSSL; crypto/tls has 16.
+	maxIdleRecords = 32
+
+	// maxUserCanceled is BoringSSL's bound on alerts of level warning.
+	maxUserCanceled = 4
+)

@@ -1,0 +1,781 @@
+package record
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"slices"
+
+	"example.com/splitseal/aead"
+	"example.com/splitseal/internal/mem"
+)
+
+// SealerConfig holds what a [Sealer] keeps for its whole life. The zero value
+// is ready for use: no padding, no record size limit, the suite's own limits.
+type SealerConfig struct {
+	// Padding returns how many bytes of padding a protected record with
+	// contentSize bytes of content gets, of whatever content type. The result
+	// is clamped to what the record has room for, and to zero from below. A
+	// nil Padding pads nothing. Padding must not use the Sealer. If it panics,
+	// nothing has changed.
+	Padding func(contentSize int) int
+
+	// RecordSizeLimit is the most inner plaintext, content, content type and
+	// padding together, that the peer accepts in a protected record (RFC
+	// 8449). Zero is no limit but the protocol's, which larger values are
+	// clamped to. As the limit is often learnt during the handshake, it can
+	// be set later with [Sealer.SetRecordSizeLimit].
+	RecordSizeLimit int
+
+	// SoftLimit is the number of records under one key from which on content
+	// is refused until a KeyUpdate. Zero, or more than the default, is the
+	// default: 16 below the hard limit, so that a KeyUpdate and alerts fit.
+	SoftLimit uint64
+
+	// HardLimit is the number of records under one key. Zero, or more than the
+	// suite's limit, is the suite's limit.
+	HardLimit uint64
+}
+
+// Sealer is one direction's write state: it turns content into records.
+//
+// It starts in [EpochPlaintext] and is given each traffic secret in turn. Each
+// method that seals appends one whole record to a buffer of the caller's and
+// never keeps that buffer or the content. It writes nothing but the record, in
+// the spare capacity of dst or in new memory if that is too small.
+//
+// Unless the method says otherwise, a call that returns an error has changed
+// nothing: not the sequence number, not the buffers, not the state. The errors
+// [ErrClosed], [ErrExported] and [ErrInterrupted] are final. The last follows a
+// panic in the AEAD that the caller has recovered from: the sequence number is
+// spent, so it is never used again, and the Sealer is unusable because the peer
+// would miss a record.
+//
+// A Sealer must not be copied and is not safe for concurrent use: everything
+// that seals in one direction, alerts included, stands under one lock.
+//
+// See RFC 9846, Sections 5.1 to 5.5 and 7.2.
+type Sealer struct {
+	noCopy noCopy
+
+	keys  *trafficKeys // nil in EpochPlaintext and when closed
+	err   error        // final
+	stage stage
+	epoch Epoch
+
+	padding    func(int) int
+	limit      int // most inner plaintext in a protected record
+	soft, hard uint64
+	config     SealerConfig
+
+	seq        uint64 // last known, when keys is nil
+	generation uint64
+	requested  bool // our update_requested has not been answered
+	owed       bool // the peer's update_requested has not been answered
+	earlyOver  bool // early keys were given up
+	messages   messageTracker
+
+	pieces [][]byte                    // scratch of SealGather
+	small  [messageHeaderSize + 1]byte // an alert or a KeyUpdate message
+}
+
+// stage guards against what happens inside a call.
+type stage uint8
+
+const (
+	stageIdle    stage = iota
+	stagePadding       // the caller's padding function runs
+	stageCrypto        // an AEAD runs; still so afterwards means that it panicked
+)
+
+// NewSealer returns a Sealer in [EpochPlaintext].
+//
+// It panics if cfg.RecordSizeLimit is negative or from 1 to 63: a value that
+// the peer sent goes through [Sealer.SetRecordSizeLimit].
+func NewSealer(cfg SealerConfig) *Sealer {
+	s := &Sealer{padding: cfg.Padding, limit: MaxInnerSize, config: cfg}
+	if cfg.RecordSizeLimit != 0 {
+		if err := s.SetRecordSizeLimit(cfg.RecordSizeLimit); err != nil {
+			panic("record: SealerConfig.RecordSizeLimit below 64")
+		}
+	}
+	return s
+}
+
+// SetRecordSizeLimit sets the most inner plaintext, content, content type and
+// padding together, that later protected records carry. Values above
+// [MaxInnerSize] set that. Records without protection are not limited by it.
+//
+// It returns [ErrRecordSizeLimit] if limit is below [MinRecordSizeLimit].
+//
+// See RFC 8449, Section 4.
+func (s *Sealer) SetRecordSizeLimit(limit int) error {
+	n, err := recordSizeLimit(limit)
+	if err == nil {
+		s.limit = n
+	}
+	return err
+}
+
+func recordSizeLimit(limit int) (int, error) {
+	// "Endpoints MUST NOT send a "record_size_limit" extension with a value
+	// smaller than 64. An endpoint MUST treat receipt of a smaller value as a
+	// fatal error and generate an "illegal_parameter" alert." (RFC 8449,
+	// Section 4)
+	if limit < MinRecordSizeLimit {
+		return 0, ErrRecordSizeLimit
+	}
+	return min(limit, MaxInnerSize), nil
+}
+
+// SetTrafficSecret protects later records with keys derived from secret, from
+// sequence number zero on. It copies secret, whose length is the hash size of
+// suite. The epoch must follow the present one; a client whose server answered
+// early data with a HelloRetryRequest first calls [Sealer.AbandonEarlyData].
+//
+// It returns [ErrEpoch] if epoch does not come later than the present one,
+// [ErrHandshakePartial] if a handshake message is partly sealed or the last one
+// is not of a type that precedes these keys, [ErrSecretReused] if secret is the
+// one in use, [ErrKeySetup] if no keys can be made of it, or a final error.
+// It panics if suite is nil.
+//
+// Two Sealers, or a Sealer and other code, must never be given the same secret:
+// both would use each per-record nonce once.
+//
+// See RFC 9846, Section 7.3.
+func (s *Sealer) SetTrafficSecret(epoch Epoch, suite *aead.Suite, secret []byte) error {
+	if suite == nil {
+		panic("record: nil suite")
+	}
+	if err := s.usable(); err != nil {
+		return err
+	}
+	if epoch <= s.epoch || epoch > EpochApplication || epoch == EpochEarly && s.earlyOver {
+		return ErrEpoch
+	}
+	// "Handshake messages MUST NOT span key changes." (RFC 9846, Section 5.1)
+	if !s.messages.mayEnter(epoch) {
+		return ErrHandshakePartial
+	}
+	if s.keys.is(secret) {
+		return ErrSecretReused
+	}
+	k, err := newTrafficKeys(suite, append([]byte(nil), secret...), 0)
+	if err != nil {
+		return err
+	}
+	s.install(k)
+	s.epoch = epoch
+	return nil
+}
+
+// install replaces the keys and sets the limits that belong to them.
+func (s *Sealer) install(k *trafficKeys) {
+	if s.keys != nil {
+		s.keys.wipe()
+	}
+	s.keys = k
+	s.messages.keysChanged()
+
+	s.hard = k.suite.RecordLimit()
+	if s.hard == 0 {
+		s.hard = math.MaxUint64
+	}
+	if s.config.HardLimit != 0 {
+		s.hard = min(s.hard, s.config.HardLimit)
+	}
+	s.soft = s.hard - min(limitReserve, s.hard/2)
+	if s.config.SoftLimit != 0 {
+		s.soft = min(s.soft, s.config.SoftLimit)
+	}
+}
+
+// AbandonEarlyData returns from [EpochEarly] to [EpochPlaintext], for a client
+// that must send a second ClientHello after early data. The early keys are
+// wiped and cannot be installed again.
+//
+// It returns [ErrEpoch] in any other epoch, [ErrHandshakePartial] if a
+// handshake message is partly sealed, or a final error.
+//
+// See RFC 9846, Section 4.3.10.
+func (s *Sealer) AbandonEarlyData() error {
+	if err := s.usable(); err != nil {
+		return err
+	}
+	if s.epoch != EpochEarly {
+		return ErrEpoch
+	}
+	if s.messages.partial() {
+		return ErrHandshakePartial
+	}
+	s.keys.wipe()
+	s.keys = nil
+	s.seq = 0
+	s.epoch = EpochPlaintext
+	s.earlyOver = true
+	s.messages.keysChanged()
+	return nil
+}
+
+// Epoch returns the present epoch.
+func (s *Sealer) Epoch() Epoch { return s.epoch }
+
+// Suite returns the suite in use, or nil in [EpochPlaintext] and when closed.
+func (s *Sealer) Suite() *aead.Suite {
+	if s.keys == nil {
+		return nil
+	}
+	return s.keys.suite
+}
+
+// Seq returns the sequence number of the next protected record, which is the
+// number of records sealed under this key.
+func (s *Sealer) Seq() uint64 {
+	if s.keys == nil {
+		return s.seq
+	}
+	return s.keys.protector.Seq()
+}
+
+// Generation returns the number of key updates made.
+func (s *Sealer) Generation() uint64 { return s.generation }
+
+// Overhead returns how many bytes longer a record without padding is than its
+// content, header included.
+func (s *Sealer) Overhead() int {
+	if s.keys == nil {
+		return HeaderSize
+	}
+	return HeaderSize + 1 + s.keys.protector.Overhead()
+}
+
+// MaxContentSize returns the most content bytes that one record may carry now.
+func (s *Sealer) MaxContentSize() int {
+	if s.keys == nil {
+		return MaxContentSize
+	}
+	return s.limit - 1
+}
+
+// SealedSize returns the size of a record with contentSize bytes of content and
+// no padding, header included.
+func (s *Sealer) SealedSize(contentSize int) int { return s.Overhead() + contentSize }
+
+// MaxSealedSize returns the size of the largest record that may be sealed now,
+// header and padding included.
+func (s *Sealer) MaxSealedSize() int { return s.Overhead() + s.MaxContentSize() }
+
+// NeedsKeyUpdate reports whether application data is refused until
+// [Sealer.SealKeyUpdate] is called: the soft limit is reached, or the peer has
+// requested a KeyUpdate.
+func (s *Sealer) NeedsKeyUpdate() bool {
+	return s.epoch == EpochApplication && s.keys != nil && (s.owed || s.keys.protector.Seq() >= s.soft)
+}
+
+// KeyUpdateRequested reports whether a KeyUpdate that requested one in return
+// has been sealed, and [Sealer.PeerKeyUpdate] has not been called since.
+func (s *Sealer) KeyUpdateRequested() bool { return s.requested }
+
+// PeerKeyUpdate tells s that the peer's KeyUpdate was received, and whether it
+// requested one in return. A request is remembered once, however many arrive,
+// until a KeyUpdate is sealed.
+//
+// See RFC 9846, Section 4.7.3.
+func (s *Sealer) PeerKeyUpdate(request bool) {
+	s.requested = false
+	// "If a sending implementation receives a KeyUpdate with request_update set
+	// to "update_requested", it MUST NOT send its own KeyUpdate if that would
+	// cause it to exceed these limits and SHOULD instead ignore the
+	// "update_requested" flag." (RFC 9846, Section 4.7.3)
+	if request && s.generation < maxKeyUpdates {
+		s.owed = true
+	}
+}
+
+// Seal appends one record holding content to dst and returns the extended
+// slice. The record is [Sealer.SealedSize](len(content)) bytes long, and longer
+// by the padding that the policy asks for. The content type is handshake or
+// application data; content may be empty only for application data, and is at
+// most [Sealer.MaxContentSize] bytes long.
+//
+// To seal in place, content must start exactly [HeaderSize] bytes after the end
+// of dst; otherwise content must not overlap dst's spare capacity as far as the
+// record reaches.
+//
+// Under keys, Seal uses the current sequence number and then adds one. It
+// returns [ErrContentType], [ErrEmptyContent], [ErrRecordTooLarge],
+// [ErrEpoch], [ErrHandshakePartial] if a record of another type would come
+// between the fragments of a handshake message, [ErrKeyUpdateRequired] or
+// [ErrKeyExhausted], and then nothing has changed; or a final error. It panics
+// on an invalid overlap, before anything is written.
+//
+// See RFC 9846, Sections 5.1 and 5.2.
+func (s *Sealer) Seal(dst []byte, typ ContentType, content []byte) ([]byte, error) {
+	if err := s.check(typ, len(content)); err != nil {
+		return nil, err
+	}
+	messages, version := s.messages, uint64(versionTLS12)
+	if typ == ContentTypeHandshake {
+		messages.feed(content)
+		if messages.keyUpdate {
+			return nil, ErrContentType
+		}
+		version = s.version(&messages)
+	}
+	ret, err := s.seal(dst, typ, version, content)
+	if err == nil {
+		s.messages = messages
+	}
+	return ret, err
+}
+
+// SealGather is [Sealer.Seal] for content that stands in pieces: the record
+// holds their concatenation. There may be any number of pieces of any lengths,
+// empty ones too. The list and the pieces are only read.
+//
+// Pieces may overlap each other. A piece may stand exactly where its part of
+// the content comes to stand in the record, the first byte of the content
+// [HeaderSize] bytes after the end of dst; otherwise it must not overlap dst's
+// spare capacity as far as the record reaches.
+//
+// State, errors and panics are those of Seal.
+func (s *Sealer) SealGather(dst []byte, typ ContentType, pieces [][]byte) ([]byte, error) {
+	size, ok := mem.TotalSize(pieces, MaxContentSize)
+	if !ok {
+		size = math.MaxInt
+	}
+	if err := s.check(typ, size); err != nil {
+		return nil, err
+	}
+	messages, version := s.messages, uint64(versionTLS12)
+	if typ == ContentTypeHandshake {
+		for _, p := range pieces {
+			messages.feed(p)
+		}
+		if messages.keyUpdate {
+			return nil, ErrContentType
+		}
+		version = s.version(&messages)
+	}
+	var ret []byte
+	var err error
+	if single, ok := singlePiece(pieces); ok {
+		ret, err = s.seal(dst, typ, version, single)
+	} else {
+		ret, err = s.sealPieces(dst, typ, version, pieces, size)
+	}
+	if err == nil {
+		s.messages = messages
+	}
+	return ret, err
+}
+
+// singlePiece returns the only piece that is not empty, or nil if all are.
+func singlePiece(pieces [][]byte) (single []byte, ok bool) {
+	for _, p := range pieces {
+		if len(p) > 0 {
+			if single != nil {
+				return nil, false
+			}
+			single = p
+		}
+	}
+	return single, true
+}
+
+// SealKeyUpdate appends one record holding a KeyUpdate message to dst, sealed
+// under the present keys, and moves to the next generation of keys, sequence
+// number zero. request asks the peer for a KeyUpdate in return. Either both
+// happen or nothing does. A KeyUpdate that the peer requested is answered by
+// it, with request false or true.
+//
+// It returns [ErrEpoch] under any but application keys, [ErrHandshakePartial]
+// between the fragments of a handshake message, [ErrKeyUpdateOutstanding] if
+// request is true and an earlier request has not been answered,
+// [ErrKeyUpdateLimit] after 2^48-1 key updates, [ErrKeyExhausted] at the hard
+// limit, [ErrKeySetup] if the next keys cannot be made, and then nothing has
+// changed; or a final error.
+//
+// See RFC 9846, Sections 4.7.3 and 7.2.
+func (s *Sealer) SealKeyUpdate(dst []byte, request bool) ([]byte, error) {
+	if err := s.usable(); err != nil {
+		return nil, err
+	}
+	// "Note that it is not possible to perform a KeyUpdate for early data"
+	// (RFC 9846, Section 5.5); and "This message can be sent by either peer
+	// after it has sent a Finished message." (Section 4.7.3)
+	if s.epoch != EpochApplication {
+		return nil, ErrEpoch
+	}
+	// "Handshake messages MUST NOT span key changes." (RFC 9846, Section 5.1)
+	if s.messages.partial() {
+		return nil, ErrHandshakePartial
+	}
+	// "Until receiving a subsequent KeyUpdate from the peer, the sender MUST NOT
+	// send another KeyUpdate with request_update set to "update_requested"."
+	// (RFC 9846, Section 4.7.3)
+	if request && s.requested {
+		return nil, ErrKeyUpdateOutstanding
+	}
+	// "sending implementations MUST NOT allow the epoch -- and hence the number
+	// of key updates -- to exceed 2^48-1." (RFC 9846, Section 4.7.3)
+	if s.generation >= maxKeyUpdates {
+		return nil, ErrKeyUpdateLimit
+	}
+	if s.keys.protector.Seq() >= s.hard {
+		return nil, ErrKeyExhausted
+	}
+	next, err := s.keys.next()
+	if err != nil {
+		return nil, err
+	}
+	// "Both sender and receiver MUST encrypt their KeyUpdate messages with the
+	// old keys." (RFC 9846, Section 4.7.3)
+	s.small = [...]byte{typeKeyUpdate, 0, 0, 1, 0}
+	if request {
+		s.small[4] = 1
+	}
+	ret, err := s.seal(dst, ContentTypeHandshake, versionTLS12, s.small[:])
+	if err != nil {
+		next.wipe()
+		return nil, err
+	}
+	// "After sending a KeyUpdate message, the sender SHALL send all its traffic
+	// using the next generation of keys" (RFC 9846, Section 4.7.3). Nothing
+	// from here on can fail.
+	s.install(next)
+	s.generation++
+	s.owed = false
+	s.requested = s.requested || request
+	return ret, nil
+}
+
+// SealAlert appends one record holding the alert a to dst. close_notify and
+// user_canceled get the level warning, all others fatal. After close_notify and
+// after every error alert the Sealer wipes its keys and every later call
+// returns [ErrClosed]. After user_canceled the caller must seal close_notify.
+//
+// Alerts fit above the soft limit, and error alerts and close_notify also
+// between the fragments of a handshake message, which they end.
+//
+// It returns [ErrHandshakePartial] if user_canceled would come between the
+// fragments of a handshake message, [ErrKeyExhausted] at the hard limit, and
+// then nothing has changed; or a final error.
+//
+// See RFC 9846, Section 6.
+func (s *Sealer) SealAlert(dst []byte, a Alert) ([]byte, error) {
+	if err := s.usable(); err != nil {
+		return nil, err
+	}
+	if a == AlertUserCanceled && s.messages.partial() {
+		return nil, ErrHandshakePartial
+	}
+	if s.keys != nil && s.keys.protector.Seq() >= s.hard {
+		return nil, ErrKeyExhausted
+	}
+	// "a record with an Alert type MUST contain exactly one message." (RFC
+	// 9846, Section 5.1)
+	s.small[0], s.small[1] = a.level(), byte(a)
+	ret, err := s.seal(dst, ContentTypeAlert, versionTLS12, s.small[:alertSize])
+	if err != nil {
+		return nil, err
+	}
+	// "Whenever an implementation encounters a fatal error condition, it SHOULD
+	// send an appropriate fatal alert and MUST close the connection without
+	// sending or receiving any additional data." (RFC 9846, Section 6.2)
+	// "close_notify: This alert notifies the recipient that the sender will not
+	// send any more messages on this connection." (Section 6.1)
+	if a != AlertUserCanceled {
+		s.end(ErrClosed)
+	}
+	return ret, nil
+}
+
+// SealChangeCipherSpec appends the change_cipher_spec record of the middlebox
+// compatibility mode to dst. It is never protected and has no sequence number.
+//
+// It returns [ErrEpoch] before the first handshake message and under
+// application keys, [ErrHandshakePartial] between the fragments of a handshake
+// message, and then nothing has changed; or a final error.
+//
+// See RFC 9846, Section 5 and Appendix E.4.
+func (s *Sealer) SealChangeCipherSpec(dst []byte) ([]byte, error) {
+	if err := s.usable(); err != nil {
+		return nil, err
+	}
+	if s.epoch == EpochApplication || s.epoch == EpochPlaintext && !s.messages.any {
+		return nil, ErrEpoch
+	}
+	if s.messages.partial() {
+		return nil, ErrHandshakePartial
+	}
+	return append(dst, byte(ContentTypeChangeCipherSpec), versionTLS12>>8, versionTLS12&0xff, 0, 1, 1), nil
+}
+
+// Wipe overwrites the traffic secret and the keys and ends the Sealer: every
+// later call returns [ErrClosed]. Wiping twice does nothing. What the runtime,
+// the stack and registers may still hold is not reached.
+func (s *Sealer) Wipe() {
+	if s.err == nil {
+		s.end(ErrClosed)
+	}
+}
+
+// end makes err final and wipes the keys.
+//
+// "Servers and clients MUST forget the secret values and keys established in
+// failed connections" (RFC 9846, Section 6)
+func (s *Sealer) end(err error) {
+	s.err = err
+	if s.keys != nil {
+		s.seq = s.keys.protector.Seq()
+		s.keys.wipe()
+		s.keys = nil
+	}
+}
+
+// usable returns the final error, if there is one.
+func (s *Sealer) usable() error {
+	if s.err != nil {
+		return s.err
+	}
+	switch s.stage {
+	case stagePadding:
+		panic("record: Sealer used by its own padding function")
+	case stageCrypto:
+		s.stage = stageIdle
+		s.end(ErrInterrupted)
+		return s.err
+	}
+	return nil
+}
+
+// check decides whether size bytes of handshake or application data content may
+// be sealed now.
+func (s *Sealer) check(typ ContentType, size int) error {
+	if err := s.usable(); err != nil {
+		return err
+	}
+	switch typ {
+	case ContentTypeApplicationData:
+		// "Application Data records MUST NOT be written to the wire
+		// unprotected" (RFC 9846, Section 5.1). Section 7.3 gives handshake
+		// keys to the initial handshake alone.
+		if s.epoch == EpochPlaintext || s.epoch == EpochHandshake {
+			return ErrEpoch
+		}
+		// "if a handshake message is split over two or more records, there MUST
+		// NOT be any other records between them." (RFC 9846, Section 5.1)
+		if s.messages.partial() {
+			return ErrHandshakePartial
+		}
+		// "the receiver MUST send a KeyUpdate of its own with request_update
+		// set to "update_not_requested" prior to sending its next Application
+		// Data record." (RFC 9846, Section 4.7.3)
+		if s.owed {
+			return ErrKeyUpdateRequired
+		}
+	case ContentTypeHandshake:
+		// "Implementations MUST NOT send zero-length fragments of Handshake
+		// types, even if those fragments contain padding." (RFC 9846, 5.1)
+		if size == 0 {
+			return ErrEmptyContent
+		}
+	default:
+		// "Implementations MUST NOT send record types not defined in this
+		// document unless negotiated by some extension." (RFC 9846, Section 5)
+		return ErrContentType
+	}
+	if size > s.MaxContentSize() {
+		return ErrRecordTooLarge
+	}
+	if s.keys == nil {
+		return nil
+	}
+	// "Implementations MUST either close the connection or do a key update as
+	// described in [Section 4.7.3] prior to reaching these limits. Note that it
+	// is not possible to perform a KeyUpdate for early data; therefore,
+	// implementations MUST NOT exceed the limits when sending early data." (RFC
+	// 9846, Section 5.5)
+	seq := s.keys.protector.Seq()
+	switch {
+	case seq < s.soft:
+		return nil
+	case s.epoch == EpochApplication:
+		return ErrKeyUpdateRequired
+	case typ == ContentTypeHandshake && seq+1 < s.hard:
+		// EndOfEarlyData and the rest of a handshake, short of one alert.
+		return nil
+	}
+	return ErrKeyExhausted
+}
+
+// version returns the legacy_record_version of a handshake record, given the
+// messages up to its end.
+//
+// "MUST be set to 0x0303 for all records generated by a TLS 1.3 implementation
+// other than an initial ClientHello (i.e., one not generated after a
+// HelloRetryRequest), where it MAY also be 0x0301 for compatibility purposes."
+// "a record containing an initial ClientHello SHOULD have version 0x0301" (RFC
+// 9846, Section 5.1)
+func (s *Sealer) version(messages *messageTracker) uint64 {
+	if s.epoch == EpochPlaintext && !s.messages.any && messages.first == typeClientHello {
+		return versionTLS10
+	}
+	return versionTLS12
+}
+
+// pad returns the padding of a record with size bytes of content.
+func (s *Sealer) pad(size int) int {
+	if s.padding == nil || s.keys == nil {
+		return 0
+	}
+	s.stage = stagePadding
+	defer func() { s.stage = stageIdle }()
+	// "The presence of padding does not change the overall record size
+	// limitations: the full encoded TLSInnerPlaintext MUST NOT exceed 2^14 + 1
+	// octets. If the maximum fragment length is reduced [...] then the reduced
+	// limit applies to the full plaintext, including the content type and
+	// padding." (RFC 9846, Section 5.4)
+	return max(0, min(s.padding(size), s.limit-1-size))
+}
+
+// seal appends one record. All checks but that of the overlap are made.
+func (s *Sealer) seal(dst []byte, typ ContentType, version uint64, content []byte) ([]byte, error) {
+	if s.keys == nil {
+		whole, out := extend(dst, HeaderSize+len(content))
+		checkOverlap(out, content)
+		copy(out[HeaderSize:], content)
+		putHeader(out, header(typ, version, len(content)))
+		return whole, nil
+	}
+	pad := s.pad(len(content))
+	p := s.keys.protector
+	size := len(content) + 1 + pad + p.Overhead()
+	whole, out := extend(dst, HeaderSize+size)
+	checkOverlap(out, content)
+	h := header(ContentTypeApplicationData, versionTLS12, size)
+	body := out[HeaderSize:]
+
+	s.stage = stageCrypto
+	var err error
+	if pad == 0 {
+		err = p.Seal(body, h, content, byte(typ))
+	} else {
+		putTrailer(body[len(content):], typ, pad)
+		err = p.SealSplit(body, h, content)
+	}
+	s.stage = stageIdle
+	if err != nil {
+		return nil, sealError(err)
+	}
+	putHeader(out, h)
+	return whole, nil
+}
+
+// sealPieces is seal for pieces with size bytes in all.
+func (s *Sealer) sealPieces(dst []byte, typ ContentType, version uint64, pieces [][]byte, size int) ([]byte, error) {
+	var pad, overhead, trailer int
+	if s.keys != nil {
+		pad = s.pad(size)
+		trailer = 1 + pad
+		overhead = s.keys.protector.Overhead()
+	}
+	bodySize := size + trailer + overhead
+	whole, out := extend(dst, HeaderSize+bodySize)
+	body := out[HeaderSize:]
+	if mem.AnyOverlap(out[:HeaderSize], pieces) || mem.InexactPieces(body, pieces) {
+		panic(overlapText)
+	}
+	if s.keys == nil {
+		at := body
+		for _, p := range pieces {
+			at = at[copy(at, p):]
+		}
+		putHeader(out, header(typ, version, size))
+		return whole, nil
+	}
+	putTrailer(body[size:], typ, pad)
+	s.pieces = append(append(s.pieces[:0], pieces...), body[size:size+trailer])
+	h := header(ContentTypeApplicationData, versionTLS12, bodySize)
+
+	s.stage = stageCrypto
+	err := s.keys.protector.SealGather(body, h, s.pieces)
+	s.stage = stageIdle
+	clear(s.pieces) // keep no memory of the caller's alive
+	if cap(s.pieces) > maxKeptPieces {
+		s.pieces = nil
+	}
+	if err != nil {
+		return nil, sealError(err)
+	}
+	putHeader(out, h)
+	return whole, nil
+}
+
+// sealError translates what a Protector returns when it seals.
+//
+// "If a TLS implementation would need to wrap a sequence number, it MUST either
+// rekey ([Section 4.7.3]) or terminate the connection." (RFC 9846, Section 5.3)
+func sealError(err error) error {
+	if errors.Is(err, aead.ErrSequenceExhausted) {
+		return ErrKeyExhausted
+	}
+	return err
+}
+
+// extend returns dst extended by n bytes, and those bytes. New memory grows as
+// that of append does, so that appending many records costs linear time.
+func extend(dst []byte, n int) (whole, out []byte) {
+	whole = slices.Grow(dst, n)[:len(dst)+n]
+	return whole, whole[len(dst):]
+}
+
+// checkOverlap panics if content shares memory with the record out and does not
+// stand where it stands in the record.
+func checkOverlap(out, content []byte) {
+	if mem.Overlap(out, content) && &content[0] != &out[HeaderSize] {
+		panic(overlapText)
+	}
+}
+
+const overlapText = "record: invalid buffer overlap"
+
+// putTrailer writes the content type and pad bytes of padding.
+//
+// "Implementations MUST set the padding octets to all zeros before encrypting."
+// (RFC 9846, Section 5.4)
+func putTrailer(p []byte, typ ContentType, pad int) {
+	p[0] = byte(typ)
+	clear(p[1 : 1+pad])
+}
+
+// header returns a record header, its first byte the highest of 40 bits.
+func header(typ ContentType, version uint64, bodySize int) uint64 {
+	return uint64(typ)<<32 | version<<16 | uint64(bodySize)
+}
+
+func putHeader(p []byte, h uint64) {
+	p[0] = byte(h >> 32)
+	binary.BigEndian.PutUint32(p[1:HeaderSize], uint32(h))
+}
+
+// From RFC 9846.
+const (
+	versionTLS10 = 0x0301
+	versionTLS12 = 0x0303
+
+	maxKeyUpdates = 1<<48 - 1
+)
+
+// Tuned here.
+const (
+	// limitReserve is how many records the default soft limit leaves below the
+	// hard one. A KeyUpdate and an alert need two; the rest is for alerts of
+	// level warning and for callers that react late.
+	limitReserve = 16
+
+	// maxKeptPieces is the length of the longest list of pieces whose copy
+	// SealGather keeps, 1536 bytes of memory.
+	maxKeptPieces = 64
+)
