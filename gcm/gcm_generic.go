@@ -62,28 +62,53 @@ func (k *genericKey) seal(out, nonce, prefix, additionalData []byte) {
 }
 
 // sealText fills out with the ciphertext of text and its tag.
-//
-// The assembly behind crypto/cipher stores a last partial block as a whole
-// block and counts on a 16-byte tag to overwrite the excess (Go issue 80288).
-// Behind a shorter tag it can reach up to three bytes past out, into memory
-// that is not ours, so such texts are sealed in a buffer of our own first.
 func (k *genericKey) sealText(out, nonce, text, additionalData []byte) {
-	tagSize := k.aead.Overhead()
-	if tail := len(text) % aes.BlockSize; tail == 0 || tail+tagSize >= aes.BlockSize {
+	if !k.reachesPastTag(len(text)) {
 		k.aead.Seal(out[:0], nonce, text, additionalData)
 		return
 	}
-	scratch, _ := sealScratch.Get().(*[]byte)
-	if scratch == nil {
-		scratch = new([]byte)
-	}
-	*scratch = slices.Grow((*scratch)[:0], len(text)+TagSize)
+	scratch := getScratch(len(text) + TagSize)
 	copy(out, k.aead.Seal(*scratch, nonce, text, additionalData))
-	sealScratch.Put(scratch)
+	scratches.Put(scratch)
 }
 
-// sealScratch holds buffers for sealText. Only ciphertext is written to them.
-var sealScratch sync.Pool
+// openText fills out with the plaintext of ciphertext, which ends with its tag.
+func (k *genericKey) openText(out, nonce, ciphertext, additionalData []byte) bool {
+	var err error
+	if !k.reachesPastTag(len(out)) {
+		_, err = k.aead.Open(out[:0], nonce, ciphertext, additionalData)
+		return err == nil
+	}
+	scratch := getScratch(len(ciphertext) + TagSize)
+	_, err = k.aead.Open(out[:0], nonce, append(*scratch, ciphertext...), additionalData)
+	scratches.Put(scratch)
+	return err == nil
+}
+
+// reachesPastTag reports whether crypto/cipher reads and writes memory behind
+// the tag of a text of n bytes, which is not ours.
+//
+// The assembly there loads and stores a last partial block as a whole block
+// and counts on a 16-byte tag behind it (Go issue 80288). Behind a shorter tag
+// it can be up to three bytes too far. Such texts go through a buffer with
+// room, at the price of a copy.
+func (k *genericKey) reachesPastTag(n int) bool {
+	tail := n % aes.BlockSize
+	return tail != 0 && tail+k.aead.Overhead() < aes.BlockSize
+}
+
+// scratches holds empty buffers, *[]byte. Only ciphertext is written to them.
+var scratches sync.Pool
+
+// getScratch returns an empty buffer with room for n bytes.
+func getScratch(n int) *[]byte {
+	b, _ := scratches.Get().(*[]byte)
+	if b == nil {
+		b = new([]byte)
+	}
+	*b = slices.Grow((*b)[:0], n)
+	return b
+}
 
 func (k *genericKey) sealPieces(out, nonce []byte, pieces [][]byte, additionalData []byte) {
 	if len(pieces) == 1 {
@@ -97,10 +122,9 @@ func (k *genericKey) sealPieces(out, nonce []byte, pieces [][]byte, additionalDa
 func (k *genericKey) open(prefix, nonce, buf, additionalData []byte) bool {
 	if len(prefix) == len(buf)-k.aead.Overhead() {
 		// No plaintext stays in buf, so it can go straight to prefix.
-		_, err := k.aead.Open(prefix[:0], nonce, buf, additionalData)
-		return err == nil
+		return k.openText(prefix, nonce, buf, additionalData)
 	}
-	if _, err := k.aead.Open(buf[:0], nonce, buf, additionalData); err != nil {
+	if !k.openText(buf[:len(buf)-k.aead.Overhead()], nonce, buf, additionalData) {
 		return false
 	}
 	moveOut(prefix, buf)
@@ -111,7 +135,7 @@ func (k *genericKey) openPieces(pieces [][]byte, nonce, buf, additionalData []by
 	if len(pieces) == 1 {
 		return k.open(pieces[0], nonce, buf, additionalData)
 	}
-	if _, err := k.aead.Open(buf[:0], nonce, buf, additionalData); err != nil {
+	if !k.openText(buf[:len(buf)-k.aead.Overhead()], nonce, buf, additionalData) {
 		return false
 	}
 	for _, p := range pieces {
