@@ -9,6 +9,7 @@ package gcm_test
 //	backend_test.go          every length, alignment, split and gather
 //	backend_counter_test.go  the counter construction, block by block
 //	backend_tamper_test.go   forgeries, and what a refusal leaves behind
+//	backend_wrap_test.go     block counters that pass 2^32
 //	backend_guard_test.go    memory that ends and starts at inaccessible pages
 //	backend_reach_test.go    which kernel ran, and that none did
 //	backend_runtime_test.go  signals, tracer, profiler, collector, stacks
@@ -76,14 +77,20 @@ func filler(seed string, n int) []byte {
 	return b
 }
 
-// newKeySet returns one key of keySize bytes under every backend. A nonceSize
-// of 12 and a tagSize of 16 give RecordKeys as well.
+// newKeySet returns one key of keySize bytes under every backend.
 func newKeySet(tb testing.TB, keySize, nonceSize, tagSize int) *keySet {
 	tb.Helper()
+	return newKeySetOf(tb, filler(fmt.Sprintf("key %d", keySize), keySize), nonceSize, tagSize)
+}
+
+// newKeySetOf returns the given key under every backend. A nonceSize of 12 and
+// a tagSize of 16 give RecordKeys as well.
+func newKeySetOf(tb testing.TB, key []byte, nonceSize, tagSize int) *keySet {
+	tb.Helper()
 	s := &keySet{
-		name: fmt.Sprintf("AES-%d", keySize*8),
-		key:  filler(fmt.Sprintf("key %d", keySize), keySize),
-		iv:   filler(fmt.Sprintf("iv %d", keySize), 12),
+		name: fmt.Sprintf("AES-%d", len(key)*8),
+		key:  key,
+		iv:   filler(fmt.Sprintf("iv %d", len(key)), 12),
 	}
 	var err error
 	if s.block, err = aes.NewCipher(s.key); err != nil {
