@@ -209,6 +209,16 @@ func (p *Protector) SealGather(out []byte, header uint64, pieces [][]byte) error
 // invalid overlap, and after [Protector.Wipe].
 func (p *Protector) Open(prefix []byte, header uint64, body []byte) error {
 	p.check(body, header)
+	n := len(body) - p.suite.p.TagSize
+	if n < 0 {
+		return ErrOpen
+	}
+	if len(prefix) > n {
+		panic(prefixTooLong)
+	}
+	if mem.Inexact(body, prefix) {
+		panic(overlapText)
+	}
 	seq := p.seq
 	if seq == math.MaxUint64 {
 		return ErrSequenceExhausted

@@ -1,0 +1,134 @@
+package aead_test
+
+import (
+	"bytes"
+	"crypto/aes"
+	"crypto/cipher"
+	"errors"
+	"testing"
+
+	"example.com/splitseal/aead"
+	"example.com/splitseal/gcm"
+)
+
+// untidy is an AEAD that keeps the least that cipher.AEAD asks for: on failure
+// it leaves the plaintext in the output, and says why it failed.
+type untidy struct{ cipher.AEAD }
+
+func (a untidy) Open(dst, nonce, ciphertext, ad []byte) ([]byte, error) {
+	opened, err := a.AEAD.Open(nil, nonce, ciphertext, ad)
+	if err == nil {
+		return append(dst, opened...), nil
+	}
+	// Sealing the ciphertext gives the plaintext: GCM's cipher is an XOR.
+	n := len(ciphertext) - a.Overhead()
+	copy(dst[len(dst):len(dst)+n], a.AEAD.Seal(nil, nonce, ciphertext[:n], nil))
+	return nil, errors.New("tag does not match")
+}
+
+func plainGCM(t *testing.T) cipher.AEAD {
+	t.Helper()
+	return oracleFor(t, aead.AES128GCM(), filler("key", 16))
+}
+
+func TestGatherReturnsGatherers(t *testing.T) {
+	a, err := gcm.New(make([]byte, 16))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if aead.Gather(a) != aead.Gatherer(a) {
+		t.Error("a *gcm.AEAD is wrapped")
+	}
+	g := aead.Gather(plainGCM(t))
+	if aead.Gather(g) != g {
+		t.Error("an adapter is wrapped")
+	}
+}
+
+// TestGatherRefusesOwnNonces passes an AEAD whose ciphertexts do not begin with
+// the text's.
+func TestGatherRefusesOwnNonces(t *testing.T) {
+	block, err := aes.NewCipher(make([]byte, 16))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustPanic(t, "aead: ", "random nonce", func() { aead.Gather(a) })
+}
+
+// elsewhere puts its output in memory of its own.
+type elsewhere struct{ cipher.AEAD }
+
+func (a elsewhere) Seal(_, nonce, plaintext, ad []byte) []byte {
+	return a.AEAD.Seal(nil, nonce, plaintext, ad)
+}
+
+func (a elsewhere) Open(_, nonce, ciphertext, ad []byte) ([]byte, error) {
+	return a.AEAD.Open(nil, nonce, ciphertext, ad)
+}
+
+// longer seals to one byte more than it said.
+type longer struct{ cipher.AEAD }
+
+func (a longer) Seal(dst, nonce, plaintext, ad []byte) []byte {
+	return append(a.AEAD.Seal(dst, nonce, plaintext, ad), 0)
+}
+
+// TestAdapterNoticesOutputElsewhere: otherwise the gathered text would be sent
+// as if it were a ciphertext.
+func TestAdapterNoticesOutputElsewhere(t *testing.T) {
+	nonce, text := make([]byte, 12), []byte("some text")
+	for _, a := range []cipher.AEAD{elsewhere{plainGCM(t)}, longer{plainGCM(t)}} {
+		g := aead.Gather(a)
+		out := make([]byte, len(text)+16)
+		mustPanic(t, "aead: ", "SealSplit", func() { g.SealSplit(out, nonce, text[:4], nil) })
+		mustPanic(t, "aead: ", "SealGather", func() { g.SealGather(out[:0], nonce, [][]byte{text[:4], text[4:]}, nil) })
+		mustPanic(t, "aead: ", "Seal", func() { g.Seal(out[:0], nonce, text, nil) })
+		if bytes.Contains(out, text[:4]) {
+			t.Errorf("text is left in the output: %q", out)
+		}
+	}
+	g := aead.Gather(elsewhere{plainGCM(t)})
+	sealed := plainGCM(t).Seal(nil, nonce, text, nil)
+	mustPanic(t, "aead: ", "Open", func() { g.Open(nil, nonce, bytes.Clone(sealed), nil) })
+	mustPanic(t, "aead: ", "OpenSplit", func() { g.OpenSplit(make([]byte, 4), nonce, bytes.Clone(sealed), nil) })
+	mustPanic(t, "aead: ", "OpenScatter", func() { g.OpenScatter([][]byte{make([]byte, 9)}, nonce, bytes.Clone(sealed), nil) })
+}
+
+// breaking decrypts and then panics, before it has verified anything.
+type breaking struct{ cipher.AEAD }
+
+func (a breaking) Open(dst, nonce, ciphertext, ad []byte) ([]byte, error) {
+	a.AEAD.Open(dst, nonce, ciphertext, ad)
+	panic("broken")
+}
+
+// TestAdapterClearsAfterPanic: what an AEAD decrypted before it panicked is not
+// verified.
+func TestAdapterClearsAfterPanic(t *testing.T) {
+	nonce, text := make([]byte, 12), []byte("some text")
+	g := aead.Gather(breaking{plainGCM(t)})
+	for _, cut := range []int{0, 4, 9} {
+		for _, open := range []func(prefix, buf []byte){
+			func(prefix, buf []byte) { g.OpenSplit(prefix, nonce, buf, nil) },
+			func(prefix, buf []byte) { g.OpenScatter([][]byte{prefix, make([]byte, 9-cut)}, nonce, buf, nil) },
+			func(_, buf []byte) { g.Open(buf[:0], nonce, buf, nil) },
+		} {
+			prefix, buf := make([]byte, cut), plainGCM(t).Seal(nil, nonce, text, nil)
+			mustPanic(t, "broken", "open", func() { open(prefix, buf) })
+			for i, b := range prefix {
+				if b != 0 {
+					t.Errorf("prefix of %d: byte %d is %q", cut, i, b)
+				}
+			}
+			for i := range text {
+				if buf[i] == text[i] {
+					t.Errorf("prefix of %d: plaintext byte %d is in the buffer", cut, i)
+				}
+			}
+		}
+	}
+}

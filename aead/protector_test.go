@@ -1,0 +1,603 @@
+package aead_test
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/cipher"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"example.com/splitseal/aead"
+)
+
+// adapted returns a suite like s whose AEAD is not gcm's, so that it takes the
+// way of suites from other modules, through wrap.
+func adapted(tb testing.TB, s *aead.Suite, wrap func(cipher.AEAD) cipher.AEAD) *aead.Suite {
+	return aead.NewSuite(aead.SuiteParams{
+		ID: s.ID(), Name: s.Name() + " adapted", KeySize: s.KeySize(), TagSize: s.TagSize(), Hash: s.Hash(),
+		RecordLimit: s.RecordLimit(),
+		New:         func(key []byte) (cipher.AEAD, error) { return wrap(oracleFor(tb, s, key)), nil },
+	})
+}
+
+func unwrapped(a cipher.AEAD) cipher.AEAD { return a }
+
+// allSuites returns the suites under test.
+func allSuites(tb testing.TB) []*aead.Suite {
+	return append(aead.Suites(), adapted(tb, aead.AES128GCM(), unwrapped), adapted(tb, aead.AES256GCM(), unwrapped))
+}
+
+func keysFor(tb testing.TB, s *aead.Suite) aead.TrafficKeys {
+	tb.Helper()
+	keys, err := aead.DeriveTrafficKeys(s, filler("traffic secret", s.Hash().Size()))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return keys
+}
+
+func newProtector(tb testing.TB, s *aead.Suite, seq uint64) *aead.Protector {
+	tb.Helper()
+	p, err := aead.ResumeProtector(s, keysFor(tb, s), seq)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return p
+}
+
+// header returns a record header for a body of n bytes, as an integer and as sent.
+func header(n int) (uint64, []byte) {
+	h := 0x17_0303<<16 | uint64(n)
+	return h, binary.BigEndian.AppendUint64(nil, h)[3:]
+}
+
+// sealByHand returns what RFC 9846, Sections 5.2 and 5.3, say.
+func sealByHand(tb testing.TB, s *aead.Suite, seq uint64, inner []byte) []byte {
+	tb.Helper()
+	keys := keysFor(tb, s)
+	nonce := make([]byte, 12)
+	binary.BigEndian.PutUint64(nonce[4:], seq)
+	for i := range nonce {
+		nonce[i] ^= keys.IV[i]
+	}
+	base := s
+	if s.Hash() == crypto.SHA256 && s.KeySize() == 16 {
+		base = aead.AES128GCM()
+	}
+	_, ad := header(len(inner) + s.TagSize())
+	return oracleFor(tb, base, keys.Key).Seal(nil, nonce, inner, ad)
+}
+
+// TestRFC8448 seals and opens records of RFC 8448, Section 3, both ways.
+func TestRFC8448(t *testing.T) {
+	text := make([]byte, 50)
+	for i := range text {
+		text[i] = byte(i)
+	}
+	for _, v := range []struct {
+		name, secret string
+		seq          uint64
+		content      []byte
+		contentType  byte
+		record       string
+	}{
+		{"client application data", clientApplicationSecret, 0, text, 23, "1703030043a23f7054b62c94d0affafe8228ba55cbefacea42f914aa66bcab3f2b9819a8a5b46b395bd54a9a20441e2b62974e1f5a6292a2977014bd1e3deae63aeebb21694915e4"},
+		{"client close_notify", clientApplicationSecret, 1, []byte{1, 0}, 21, "1703030013c9872760655666b74d7ff1153efd6db6d0b0e3"},
+		{"server application data", serverApplicationSecret, 1, text, 23, "17030300432e937e11ef4ac740e538ad36005fc4a46932fc3225d05f82aa1b36e30efaf97d90e6dffc602dcb501a59a8fcc49c4bf2e5f0a21c0047c2abf332540dd032e167c2955d"},
+		{"server close_notify", serverApplicationSecret, 2, []byte{1, 0}, 21, "1703030013b58fd67166ebf599d24720cfbe7efa7a8864a9"},
+	} {
+		t.Run(v.name, func(t *testing.T) {
+			keys, err := aead.DeriveTrafficKeys(aead.AES128GCM(), unhex(t, v.secret))
+			if err != nil {
+				t.Fatal(err)
+			}
+			record := unhex(t, v.record)
+			head := uint64(record[0])<<32 | uint64(binary.BigEndian.Uint32(record[1:]))
+			for _, s := range []*aead.Suite{aead.AES128GCM(), adapted(t, aead.AES128GCM(), unwrapped)} {
+				p, err := aead.ResumeProtector(s, keys, v.seq)
+				if err != nil {
+					t.Fatal(err)
+				}
+				body := make([]byte, len(v.content)+1+16)
+				if err := p.Seal(body, head, v.content, v.contentType); err != nil || !bytes.Equal(body, record[5:]) {
+					t.Errorf("%v: sealed to %x, %v", s, body, err)
+				}
+				if p, err = aead.ResumeProtector(s, keys, v.seq); err != nil {
+					t.Fatal(err)
+				}
+				content := make([]byte, len(v.content))
+				if err := p.Open(content, head, body); err != nil || !bytes.Equal(content, v.content) || body[len(content)] != v.contentType {
+					t.Errorf("%v: opened to %x and type %d, %v", s, content, body[len(content)], err)
+				}
+			}
+		})
+	}
+}
+
+// TestProtector seals and opens a run of records in all ways.
+func TestProtector(t *testing.T) {
+	for _, s := range allSuites(t) {
+		t.Run(s.Name(), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(3, 4))
+			for _, start := range []uint64{0, 1<<32 - 20, 1<<64 - 100} {
+				w, o := newProtector(t, s, start), newProtector(t, s, start)
+				if w.Suite() != s || w.Overhead() != s.TagSize() {
+					t.Errorf("suite %v, overhead %d", w.Suite(), w.Overhead())
+				}
+				for i := range uint64(60) {
+					if w.Seq() != start+i || o.Seq() != start+i {
+						t.Fatalf("at %d and %d, want %d", w.Seq(), o.Seq(), start+i)
+					}
+					n := r.IntN(200)
+					if i%20 == 0 {
+						n = 16384
+					}
+					content := filler("content", n)
+					inner := append(bytes.Clone(content), 23)
+					if i%4 > 1 {
+						inner = append(inner, make([]byte, r.IntN(50))...) // padding
+					}
+					want := sealByHand(t, s, start+i, inner)
+					head, _ := header(len(want))
+					body := make([]byte, len(want))
+					var err error
+					switch i % 4 {
+					case 0:
+						err = w.Seal(body, head, content, 23)
+					case 1:
+						copy(body, content)
+						err = w.Seal(body, head, body[:n], 23)
+					case 2:
+						body[n] = 23
+						err = w.SealSplit(body, head, content)
+					case 3:
+						cut := r.IntN(n + 1)
+						err = w.SealGather(body, head, [][]byte{content[:cut], nil, content[cut:], inner[n:]})
+					}
+					if err != nil || !bytes.Equal(body, want) {
+						t.Fatalf("record %d: error %v, or other bytes than by hand", start+i, err)
+					}
+					switch i % 3 {
+					case 0: // in place
+						err = o.Open(nil, head, body)
+						content = body[:n]
+					case 1: // content in place
+						err = o.Open(body[:n], head, body)
+						content = body[:n]
+					case 2:
+						got := make([]byte, n)
+						err = o.Open(got, head, body)
+						content = got
+					}
+					if err != nil || !bytes.Equal(content, inner[:n]) || !bytes.Equal(body[n:len(inner)], inner[n:]) {
+						t.Fatalf("record %d: error %v, or opened to something else", start+i, err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestRefusals makes calls that must change neither memory nor the number.
+func TestRefusals(t *testing.T) {
+	for _, s := range allSuites(t) {
+		t.Run(s.Name(), func(t *testing.T) {
+			const n = 40
+			tag := s.TagSize()
+			for shift := -64; shift <= 64; shift++ {
+				mem := filler("memory", 300)
+				before := bytes.Clone(mem)
+				body := mem[100 : 100+n+1+tag]
+				content := mem[100+shift : 100+shift+n]
+				overlaps := shift > -n && shift < n+1+tag
+				for name, seal := range map[string]func(p *aead.Protector) error{
+					"Seal":       func(p *aead.Protector) error { return p.Seal(body, 0, content, 23) },
+					"SealSplit":  func(p *aead.Protector) error { return p.SealSplit(body, 0, content) },
+					"SealGather": func(p *aead.Protector) error { return p.SealGather(body, 0, [][]byte{content, {23}}) },
+					"Open":       func(p *aead.Protector) error { return p.Open(content, 0, body) },
+				} {
+					p := newProtector(t, s, 7)
+					copy(mem, before)
+					if !overlaps || shift == 0 {
+						if err := seal(p); (err != nil) != (name == "Open") {
+							t.Fatalf("%s at %d: %v", name, shift, err)
+						}
+						continue
+					}
+					mustPanic(t, "aead: ", name, func() { seal(p) })
+					if p.Seq() != 7 || !bytes.Equal(mem, before) {
+						t.Fatalf("%s at %d: number %d, or memory changed", name, shift, p.Seq())
+					}
+				}
+			}
+
+			p := newProtector(t, s, 7)
+			body := filler("body", 100)
+			before := bytes.Clone(body)
+			long := make([]byte, 1<<16)
+			refuse := func(name string, f func()) {
+				t.Helper()
+				mustPanic(t, "aead: ", name, f)
+				if p.Seq() != 7 || !bytes.Equal(body, before) {
+					t.Fatalf("%s: number %d, or memory changed", name, p.Seq())
+				}
+			}
+			for n := range 100 {
+				if n != 100-1-tag {
+					refuse("content of the wrong size", func() { p.Seal(body, 0, long[:n], 23) })
+				}
+				if n > 100-tag {
+					refuse("prefix too long", func() { p.SealSplit(body, 0, long[:n]) })
+					refuse("prefix too long", func() { p.Open(long[:n], 0, body) })
+				}
+				if n != 100-tag {
+					refuse("pieces of the wrong size", func() { p.SealGather(body, 0, [][]byte{long[:n/2], long[:n-n/2]}) })
+				}
+			}
+			for n := range tag + 1 {
+				refuse("no room", func() { p.Seal(body[:n], 0, nil, 23) })
+				if n < tag {
+					refuse("no room", func() { p.SealSplit(body[:n], 0, nil) })
+					refuse("no room", func() { p.SealGather(body[:n], 0, nil) })
+				}
+			}
+			for _, head := range []uint64{1 << 40, 1 << 63, math.MaxUint64} {
+				refuse("header", func() { p.Seal(body, head, long[:100-1-tag], 23) })
+				refuse("header", func() { p.SealSplit(body, head, nil) })
+				refuse("header", func() { p.SealGather(body, head, [][]byte{long[:100-tag]}) })
+				refuse("header", func() { p.Open(nil, head, body) })
+			}
+			refuse("large body", func() { p.Seal(long, 0, long[:1<<16-1-tag], 23) })
+			refuse("large body", func() { p.SealSplit(long, 0, nil) })
+			refuse("large body", func() { p.SealGather(long, 0, [][]byte{long[:1<<16-tag]}) })
+			refuse("large body", func() { p.Open(nil, 0, long) })
+		})
+	}
+}
+
+// RFC 9846, Section 5.3: "If a TLS implementation would need to wrap a sequence
+// number, it MUST either rekey or terminate the connection."
+func TestSequenceExhausted(t *testing.T) {
+	for _, s := range allSuites(t) {
+		t.Run(s.Name(), func(t *testing.T) {
+			w, o := newProtector(t, s, math.MaxUint64-2), newProtector(t, s, math.MaxUint64-2)
+			content := []byte("content")
+			for range 2 {
+				body := make([]byte, len(content)+1+s.TagSize())
+				if err := w.Seal(body, 0, content, 23); err != nil {
+					t.Fatal(err)
+				}
+				if err := o.Open(nil, 0, body); err != nil {
+					t.Fatal(err)
+				}
+			}
+			body := filler("body", len(content)+1+s.TagSize())
+			before := bytes.Clone(body)
+			for range 3 { // for good
+				for name, err := range map[string]error{
+					"Seal":       w.Seal(body, 0, content, 23),
+					"SealSplit":  w.SealSplit(body, 0, content),
+					"SealGather": w.SealGather(body, 0, [][]byte{content, {23}}),
+					"Open":       o.Open(nil, 0, body),
+				} {
+					if !errors.Is(err, aead.ErrSequenceExhausted) {
+						t.Errorf("%s: %v", name, err)
+					}
+				}
+				if w.Seq() != math.MaxUint64 || o.Seq() != math.MaxUint64 || !bytes.Equal(body, before) {
+					t.Error("number or memory changed")
+				}
+			}
+		})
+	}
+}
+
+// TestOpenFailures replays, reorders, cuts and flips, and opens under another
+// key: the error is always the same, the output is zeros and the number stays.
+func TestOpenFailures(t *testing.T) {
+	for _, s := range allSuites(t) {
+		t.Run(s.Name(), func(t *testing.T) {
+			const n = 20
+			w, o := newProtector(t, s, 0), newProtector(t, s, 0)
+			var records [][]byte
+			head, _ := header(n + 1 + s.TagSize())
+			for i := range 3 {
+				body := make([]byte, n+1+s.TagSize())
+				if err := w.Seal(body, head, bytes.Repeat([]byte{byte(i + 1)}, n), 23); err != nil {
+					t.Fatal(err)
+				}
+				records = append(records, body)
+			}
+			open := func(p *aead.Protector, head uint64, body []byte, want error) {
+				t.Helper()
+				body = bytes.Clone(body)
+				before := bytes.Clone(body)
+				prefix := filler("prefix", max(0, min(n, len(body)-s.TagSize())))
+				seq := p.Seq()
+				if err := p.Open(prefix, head, body); err != want {
+					t.Fatalf("got error %v, want %v", err, want)
+				}
+				if want == nil {
+					return
+				}
+				if p.Seq() != seq {
+					t.Fatal("a failed open advanced the number")
+				}
+				if !bytes.Equal(prefix, make([]byte, len(prefix))) {
+					t.Fatalf("prefix holds %x", prefix)
+				}
+				if text := len(body) - s.TagSize(); text > 0 {
+					if !bytes.Equal(body[len(prefix):text], make([]byte, text-len(prefix))) {
+						t.Fatalf("rest holds %x", body[len(prefix):text])
+					}
+					if !bytes.Equal(body[text:], before[text:]) {
+						t.Fatal("the tag was changed")
+					}
+				} else if !bytes.Equal(body, before) {
+					t.Fatal("a short body was changed")
+				}
+			}
+			open(o, head, records[1], aead.ErrOpen) // reordered
+			open(o, head, records[0], nil)
+			open(o, head, records[0], aead.ErrOpen) // replayed
+			open(o, head, records[2], aead.ErrOpen) // one is missing
+			for bit := range 8 * len(records[1]) {
+				forged := bytes.Clone(records[1])
+				forged[bit/8] ^= 1 << (bit % 8)
+				open(o, head, forged, aead.ErrOpen)
+			}
+			for bit := range 40 {
+				open(o, head^1<<bit, records[1], aead.ErrOpen)
+			}
+			for cut := range records[1] {
+				open(o, head, records[1][:cut], aead.ErrOpen)
+			}
+			open(o, head, append(bytes.Clone(records[1]), 0), aead.ErrOpen)
+			keys := keysFor(t, s)
+			keys.Key[0] ^= 1
+			other, err := aead.ResumeProtector(s, keys, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			open(other, head, records[1], aead.ErrOpen)
+			keys.Key[0] ^= 1
+			keys.IV[0] ^= 1
+			if other, err = aead.ResumeProtector(s, keys, 1); err != nil {
+				t.Fatal(err)
+			}
+			open(other, head, records[1], aead.ErrOpen)
+			open(o, head, records[1], nil) // after all this, the genuine one
+			open(o, head, records[2], nil)
+		})
+	}
+}
+
+// A watcher is an AEAD that records the nonces that it sealed under, and panics
+// when told, before or after it has written its output.
+type watcher struct {
+	cipher.AEAD
+	nonces *[]string
+	panics *int // 0: no, 1: at once, 2: when done
+}
+
+func (a watcher) Seal(dst, nonce, plaintext, ad []byte) []byte {
+	*a.nonces = append(*a.nonces, string(nonce))
+	if *a.panics == 1 {
+		panic("watcher")
+	}
+	out := a.AEAD.Seal(dst, nonce, plaintext, ad)
+	if *a.panics == 2 {
+		panic("watcher")
+	}
+	return out
+}
+
+func (a watcher) Open(dst, nonce, ciphertext, ad []byte) ([]byte, error) {
+	if *a.panics == 1 {
+		panic("watcher")
+	}
+	out, err := a.AEAD.Open(dst, nonce, ciphertext, ad)
+	if *a.panics == 2 {
+		panic("watcher")
+	}
+	return out, err
+}
+
+// TestNonceUniqueness seals in all ways, with calls that are refused and an AEAD
+// that panics in between. The caller recovers and goes on, and still no nonce
+// repeats.
+func TestNonceUniqueness(t *testing.T) {
+	var nonces []string
+	var panics int
+	s := adapted(t, aead.AES128GCM(), func(a cipher.AEAD) cipher.AEAD { return watcher{a, &nonces, &panics} })
+	p := newProtector(t, s, 0)
+	r := rand.New(rand.NewPCG(5, 6))
+	body, content := make([]byte, 40+1+16), make([]byte, 40)
+	sealed := 0
+	for range 5000 {
+		panics = max(0, r.IntN(6)-3)
+		seq, count := p.Seq(), len(nonces)
+		refused := r.IntN(4) == 0
+		out := body
+		if refused {
+			out = body[:r.IntN(len(body)-len(content)-1)+1] // not even a prefix fits
+			if len(out) > 16 {
+				out = out[:16]
+			}
+		}
+		func() {
+			defer func() { recover() }()
+			switch r.IntN(3) {
+			case 0:
+				p.Seal(out, 0, content, 23)
+			case 1:
+				p.SealSplit(out, 0, content)
+			case 2:
+				p.SealGather(out, 0, [][]byte{content, {23}})
+			}
+		}()
+		switch {
+		case refused && (p.Seq() != seq || len(nonces) != count):
+			t.Fatalf("a refused call went from %d to %d", seq, p.Seq())
+		case !refused && (p.Seq() != seq+1 || len(nonces) != count+1):
+			t.Fatalf("a seal went from %d to %d (panic %d)", seq, p.Seq(), panics)
+		case !refused:
+			sealed++
+		}
+	}
+	seen := map[string]bool{}
+	for _, n := range nonces {
+		if seen[n] {
+			t.Fatalf("nonce %x repeats", n)
+		}
+		seen[n] = true
+	}
+	if len(seen) != sealed || sealed < 1000 {
+		t.Errorf("%d nonces for %d seals", len(seen), sealed)
+	}
+}
+
+// TestOpenPanics: an open that panics leaves the number and no plaintext.
+func TestOpenPanics(t *testing.T) {
+	var nonces []string
+	var panics int
+	s := adapted(t, aead.AES128GCM(), func(a cipher.AEAD) cipher.AEAD { return watcher{a, &nonces, &panics} })
+	w, o := newProtector(t, s, 0), newProtector(t, s, 0)
+	content := bytes.Repeat([]byte("content "), 5)
+	sealed := make([]byte, len(content)+1+16)
+	if err := w.Seal(sealed, 0, content, 23); err != nil {
+		t.Fatal(err)
+	}
+	for panics = 1; panics <= 2; panics++ {
+		body := bytes.Clone(sealed)
+		mustPanic(t, "watcher", "Open", func() { o.Open(make([]byte, 8), 0, body) })
+		if o.Seq() != 0 || bytes.Contains(body, content[:8]) {
+			t.Errorf("number %d, body %q", o.Seq(), body)
+		}
+	}
+	panics = 0
+	if err := o.Open(nil, 0, sealed); err != nil || o.Seq() != 1 {
+		t.Errorf("%v, number %d", err, o.Seq())
+	}
+}
+
+func TestNewProtectorErrors(t *testing.T) {
+	for _, s := range allSuites(t) {
+		for n := range 65 {
+			if _, err := aead.NewProtector(s, aead.TrafficKeys{Key: make([]byte, n), IV: make([]byte, 12)}); (err == nil) != (n == s.KeySize()) {
+				t.Errorf("%v: key of %d bytes: %v", s, n, err)
+			}
+			if _, err := aead.NewProtector(s, aead.TrafficKeys{Key: make([]byte, s.KeySize()), IV: make([]byte, n)}); (err == nil) != (n == 12) {
+				t.Errorf("%v: IV of %d bytes: %v", s, n, err)
+			}
+		}
+	}
+	refuses := params()
+	refuses.New = func([]byte) (cipher.AEAD, error) { return nil, errors.New("refused") }
+	if _, err := aead.NewProtector(aead.NewSuite(refuses), aead.TrafficKeys{Key: make([]byte, 16), IV: make([]byte, 12)}); err == nil || err.Error() != "refused" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestKeysAreCopied wipes the keys after the Protector was made.
+func TestKeysAreCopied(t *testing.T) {
+	for _, s := range allSuites(t) {
+		keys := keysFor(t, s)
+		p, err := aead.NewProtector(s, keys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys.Wipe()
+		want := sealByHand(t, s, 0, []byte("content\x17"))
+		head, _ := header(len(want))
+		body := make([]byte, len(want))
+		if err := p.Seal(body, head, []byte("content"), 23); err != nil || !bytes.Equal(body, want) {
+			t.Errorf("%v: got %x, %v", s, body, err)
+		}
+	}
+}
+
+func TestWipe(t *testing.T) {
+	for _, s := range allSuites(t) {
+		p := newProtector(t, s, 5)
+		p.Wipe()
+		p.Wipe() // twice is fine
+		if p.Seq() != 5 || p.Suite() != s || p.Overhead() != s.TagSize() {
+			t.Error("a wiped Protector lost more than its keys")
+		}
+		for _, p := range []*aead.Protector{p, new(aead.Protector)} {
+			body := make([]byte, 1+s.TagSize())
+			mustPanic(t, "aead: Protector was wiped", "Seal", func() { p.Seal(body, 0, nil, 23) })
+			mustPanic(t, "aead: Protector was wiped", "SealSplit", func() { p.SealSplit(body, 0, nil) })
+			mustPanic(t, "aead: Protector was wiped", "SealGather", func() { p.SealGather(body, 0, [][]byte{{23}}) })
+			mustPanic(t, "aead: Protector was wiped", "Open", func() { p.Open(nil, 0, body) })
+		}
+	}
+}
+
+func TestProtectorPrintsNoKey(t *testing.T) {
+	for _, s := range allSuites(t) {
+		p := newProtector(t, s, 0)
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x", "%d", "%q"} {
+			if got, want := fmt.Sprintf(verb, p), "aead.Protector("+s.Name()+")"; got != want {
+				t.Errorf("%s: got %s, want %s", verb, got, want)
+			}
+		}
+	}
+}
+
+// protecting is what a record layer needs; calls through it must not allocate.
+type protecting interface {
+	Seal(out []byte, header uint64, content []byte, contentType byte) error
+	SealSplit(out []byte, header uint64, prefix []byte) error
+	SealGather(out []byte, header uint64, pieces [][]byte) error
+	Open(prefix []byte, header uint64, body []byte) error
+}
+
+func TestProtectorAllocations(t *testing.T) {
+	for _, s := range allSuites(t) {
+		for _, n := range []int{0, 64, 1350, 16384} {
+			var w, o protecting = newProtector(t, s, 0), newProtector(t, s, 0)
+			content, prefix := make([]byte, n), make([]byte, n)
+			pieces := [][]byte{content[:n/2], content[n/2:], {23}}
+			body := make([]byte, n+1+s.TagSize())
+			open := func() {
+				if err := o.Open(prefix, 7, body); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for name, f := range map[string]func(){
+				"Seal and Open":       func() { w.Seal(body, 7, content, 23); open() },
+				"SealSplit and Open":  func() { body[n] = 23; w.SealSplit(body, 7, content); open() },
+				"SealGather and Open": func() { w.SealGather(body, 7, pieces); open() },
+				"failed Open":         func() { body[0] ^= 1; o.Open(prefix, 7, body) },
+			} {
+				if allocs := testing.AllocsPerRun(20, f); allocs != 0 {
+					t.Errorf("%v: %s of %d bytes: %v allocations", s, name, n, allocs)
+				}
+			}
+		}
+	}
+}
+
+// TestVetFindsCopies lets go vet look at a program that copies a Protector.
+func TestVetFindsCopies(t *testing.T) {
+	out, err := exec.Command("go", "vet", "-copylocks", "./testdata/copies").CombinedOutput()
+	if err == nil {
+		t.Fatalf("go vet found nothing\n%s", out)
+	}
+	for _, want := range []string{
+		"assignment copies lock value to copied: example.com/splitseal/aead.Protector",
+		"passes lock by value: example.com/splitseal/aead.Protector",
+	} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("go vet did not say %q\n%s", want, out)
+		}
+	}
+}
