@@ -1,0 +1,549 @@
+package record
+
+import (
+	"errors"
+	"fmt"
+	"io"
+)
+
+// ReaderConfig holds what a [Reader] keeps for its whole life. The zero value
+// is ready for use where no handshake message is expected but KeyUpdate.
+type ReaderConfig struct {
+	// Unread is what has been read from the transport already. It comes before
+	// what the transport returns. It is copied.
+	Unread []byte
+
+	// HandleMessage is given each handshake message, its header of four bytes
+	// included, but KeyUpdate. The message is only valid during the call. If it
+	// returns an error, that ends the Reader: with the alert that [AlertOf]
+	// names for it, or else as [ErrMessageHandler]. A nil HandleMessage refuses
+	// every message with [ErrUnexpectedMessage].
+	//
+	// It runs inside a Read and must not call methods of the Reader.
+	HandleMessage func(message []byte) error
+
+	// OnKeyUpdate is told of each KeyUpdate of the peer, and whether the peer
+	// requests one in return. The Reader has updated its own keys by then.
+	OnKeyUpdate func(request bool)
+
+	// OnAlert is told of each alert of the peer.
+	OnAlert func(a Alert)
+
+	// MaxMessageSize is the most bytes of a handshake message after its header.
+	// Zero is 65536.
+	MaxMessageSize int
+
+	// AcceptTruncation makes the end of the transport without close_notify
+	// io.EOF where a record ends. Whoever can cut the transport can then cut the
+	// data at the end of any record: it is for protocols that mark their end
+	// themselves.
+	AcceptTruncation bool
+
+	// KeepBuffer keeps the buffer while the Reader waits for data. That is up
+	// to 72 KiB, and saves one Read of the transport after each pause.
+	KeepBuffer bool
+}
+
+// Reader reads application data from a transport, out of records that an
+// [Opener] opens. Content is opened straight into the caller's memory as far as
+// that has room, and stays where it was received otherwise.
+//
+// While a Reader waits for the first byte of a record it holds no buffer: it
+// waits with a Read of the five header bytes, or, if the transport is a
+// [net.TCPConn] or a stream [net.UnixConn] on a Unix system, until the socket is
+// readable. Once there is something it reads up to 72 KiB at a time.
+//
+// Errors of the transport that are timeouts lose nothing: the next Read goes on
+// where the last one stopped, at any byte. All other errors are final, and come
+// after all data before them. The end of the transport is [io.ErrUnexpectedEOF]
+// unless a close_notify came before it, which is [io.EOF]; an error alert of the
+// peer is an [AlertError]; other errors of the transport are a
+// [TransportError]. For all others [AlertOf] says what to send to the peer.
+//
+// A Reader must not be copied and is not safe for concurrent use.
+type Reader struct {
+	noCopy noCopy
+
+	transport io.Reader
+	socket    *socket // to wait until the transport is readable, or nil
+	opener    *Opener
+	handler   readHandler
+	messages  *HandshakeReader // nil before the first handshake record
+	maxSize   int
+	truncate  bool
+	keep      bool
+
+	// Received and not yet opened is b.b[start:end], or head[:end] if b is nil.
+	// Content opened in place and not yet read is b.b[plain:plainEnd], before
+	// start.
+	b               *inBuffer
+	head            [HeaderSize]byte
+	start, end      int
+	plain, plainEnd int
+	fast            bool // the last read filled its buffer
+
+	unread  []byte // comes before what the transport returns
+	pending error  // of the transport, after what was received
+	err     error  // final
+}
+
+// readHandler is what a Reader tells its owner.
+type readHandler interface {
+	handleMessage(message []byte) error
+	handleKeyUpdate(request bool)
+	handleAlert(a Alert)
+	handleFailure(err error)
+}
+
+// NewReader returns a Reader of records that opener opens. The Opener belongs to
+// the Reader from here on. Key changes are the exception, between two calls of
+// the Reader and in [ReaderConfig.HandleMessage].
+//
+// It panics if transport or opener is nil or cfg.MaxMessageSize negative.
+func NewReader(transport io.Reader, opener *Opener, cfg ReaderConfig) *Reader {
+	r := new(Reader)
+	r.init(transport, opener, &configHandler{cfg.HandleMessage, cfg.OnKeyUpdate, cfg.OnAlert}, cfg)
+	return r
+}
+
+func (r *Reader) init(transport io.Reader, opener *Opener, handler readHandler, cfg ReaderConfig) {
+	if transport == nil || opener == nil {
+		panic("record: nil transport or Opener")
+	}
+	if cfg.MaxMessageSize < 0 {
+		panic("record: negative message size limit")
+	}
+	r.transport, r.opener, r.handler = transport, opener, handler
+	r.maxSize = cfg.MaxMessageSize
+	if r.maxSize == 0 {
+		r.maxSize = defaultMaxMessageSize
+	}
+	r.truncate, r.keep = cfg.AcceptTruncation, cfg.KeepBuffer
+	if !r.keep {
+		r.socket = newSocket(transport)
+	}
+	if len(cfg.Unread) > 0 {
+		r.unread = append([]byte(nil), cfg.Unread...)
+	}
+}
+
+// configHandler is the readHandler of a Reader that no Conn owns.
+type configHandler struct {
+	message   func([]byte) error
+	keyUpdate func(bool)
+	alert     func(Alert)
+}
+
+func (h *configHandler) handleMessage(message []byte) error {
+	if h.message == nil {
+		return ErrUnexpectedMessage
+	}
+	return h.message(message)
+}
+
+func (h *configHandler) handleKeyUpdate(request bool) {
+	if h.keyUpdate != nil {
+		h.keyUpdate(request)
+	}
+}
+
+func (h *configHandler) handleAlert(a Alert) {
+	if h.alert != nil {
+		h.alert(a)
+	}
+}
+
+func (h *configHandler) handleFailure(error) {}
+
+// Read reads application data into p. It returns as soon as there is some, with
+// what more has been received in whole records, and never waits for more. The
+// rest of p may be used as working space and then holds zeros.
+//
+// An empty p reads nothing and returns no error.
+func (r *Reader) Read(p []byte) (n int, err error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	for {
+		n += r.takePlain(p[n:])
+		if n == len(p) || n > 0 && r.err != nil {
+			return n, nil
+		}
+		if r.err != nil {
+			return 0, r.err
+		}
+		content, need := r.open(p[n:])
+		n += content
+		if need == 0 {
+			continue
+		}
+		if n > 0 {
+			return n, nil
+		}
+		if err := r.fill(); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// WriteTo writes to w all application data until [io.EOF], which it returns as
+// nil. It writes the content of one record at a time, from where that was
+// opened. What w does not take can still be read.
+func (r *Reader) WriteTo(w io.Writer) (n int64, err error) {
+	for {
+		m, err := r.writeRecord(w)
+		n += int64(m)
+		if err == io.EOF {
+			return n, nil
+		}
+		if err != nil {
+			return n, err
+		}
+	}
+}
+
+// writeRecord reads until there is content, and writes that to w. It returns
+// [io.EOF] only when that is the end of r, not when w returns it.
+func (r *Reader) writeRecord(w io.Writer) (n int, err error) {
+	for r.plain == r.plainEnd {
+		if r.err != nil {
+			return 0, r.err
+		}
+		if _, need := r.open(nil); need > 0 {
+			if err := r.fill(); err != nil {
+				return 0, err
+			}
+		}
+	}
+	size := r.plainEnd - r.plain
+	n, err = w.Write(r.b.b[r.plain:r.plainEnd])
+	switch {
+	case n < 0 || n > size:
+		return 0, errInvalidWrite
+	case err == nil && n < size:
+		err = io.ErrShortWrite
+	case err == io.EOF:
+		err = fmt.Errorf("record: destination of WriteTo: %w", io.EOF)
+	}
+	r.dropPlain(n)
+	return n, err
+}
+
+// takePlain moves content that was opened in place to p.
+func (r *Reader) takePlain(p []byte) int {
+	if r.plain == r.plainEnd {
+		return 0
+	}
+	n := copy(p, r.b.b[r.plain:r.plainEnd])
+	r.dropPlain(n)
+	return n
+}
+
+// dropPlain forgets n bytes of content that was opened in place.
+func (r *Reader) dropPlain(n int) {
+	if n == 0 {
+		return
+	}
+	clear(r.b.b[r.plain : r.plain+n])
+	r.plain += n
+	r.release()
+}
+
+// release gives the buffer back if nothing is in it.
+func (r *Reader) release() {
+	if r.plain == r.plainEnd && r.start == r.end {
+		r.plain, r.plainEnd, r.start, r.end = 0, 0, 0, 0
+		if r.b != nil && !r.keep {
+			r.b.put()
+			r.b = nil
+		}
+	}
+}
+
+// buffered returns what was received and not yet opened.
+func (r *Reader) buffered() []byte {
+	if r.b == nil {
+		return r.head[:r.end]
+	}
+	return r.b.b[r.start:r.end]
+}
+
+// open opens the next record and does what it says. Application data goes to p
+// as far as there is room, and n is how much; the rest stays in place. If
+// need > 0, so many bytes are missing from the record, at least, and nothing
+// has happened. Errors are left in r.err.
+func (r *Reader) open(p []byte) (n, need int) {
+	in := r.buffered()
+	rec, need, err := r.opener.OpenTo(p, in)
+	if err != nil {
+		r.fail(err)
+		return 0, 0
+	}
+	if need > 0 {
+		return 0, need
+	}
+	at := r.start
+	r.start += rec.Size
+	if rec.Dropped {
+		r.release()
+		return 0, 0
+	}
+	switch rec.Type {
+	case ContentTypeApplicationData:
+		n, rest := len(rec.Content), rec.Rest
+		if len(p) == 0 {
+			n, rest = 0, rec.Content
+		}
+		if len(rest) > 0 {
+			r.plainEnd = at + rec.Size - rec.trailing(rest, in)
+			r.plain = r.plainEnd - len(rest)
+		}
+		r.release()
+		return n, 0
+	case ContentTypeAlert:
+		err = r.alert(rec.Content)
+	case ContentTypeHandshake:
+		err = r.handshake(rec.Content)
+	}
+	clear(rec.Content)
+	if err != nil {
+		r.fail(err)
+		return 0, 0
+	}
+	r.release()
+	return 0, 0
+}
+
+// alert obeys an alert of the peer.
+func (r *Reader) alert(content []byte) error {
+	a, err := ParseAlert(content)
+	if err != nil {
+		return err
+	}
+	switch {
+	case a == AlertCloseNotify:
+		// "Upon receiving such an alert, the TLS implementation SHOULD indicate
+		// end-of-data to the application." (RFC 9846, Section 6); "Any data
+		// received after a closure alert has been received MUST be ignored."
+		// (Section 6.1)
+		err = io.EOF
+	case a.IsError():
+		// "Upon receiving an error alert, the TLS implementation SHOULD indicate
+		// an error to the application and MUST NOT allow any further data to be
+		// sent or received on the connection." (RFC 9846, Section 6)
+		err = &AlertError{Alert: a}
+	default:
+		// "Receiving implementations SHOULD continue to read data from the peer
+		// until a "close_notify" is received, though they MAY log or otherwise
+		// record them." (RFC 9846, Section 6.1, about user_canceled)
+	}
+	r.handler.handleAlert(a)
+	return err
+}
+
+// handshake obeys the content of a handshake record.
+func (r *Reader) handshake(content []byte) error {
+	if r.messages == nil {
+		r.messages = NewHandshakeReader(r.maxSize)
+	}
+	if err := r.messages.Append(content); err != nil {
+		return err
+	}
+	for {
+		message, err := r.messages.Next()
+		if message == nil || err != nil {
+			return err
+		}
+		if message[0] != typeKeyUpdate {
+			if err := r.handler.handleMessage(message); err != nil {
+				if _, ok := AlertOf(err); !ok {
+					err = fmt.Errorf("%w: %w", ErrMessageHandler, err)
+				}
+				return err
+			}
+			continue
+		}
+		request, err := ParseKeyUpdate(message)
+		if err != nil {
+			return err
+		}
+		// "Handshake messages MUST NOT span key changes. Implementations MUST
+		// verify that all messages immediately preceding a key change align with
+		// a record boundary" (RFC 9846, Section 5.1)
+		if !r.messages.Empty() {
+			return ErrKeyChangeBoundary
+		}
+		// "Upon receiving a KeyUpdate, the receiver MUST update its receiving
+		// keys." (RFC 9846, Section 4.7.3)
+		if err := r.opener.KeyUpdate(); err != nil {
+			return err
+		}
+		r.handler.handleKeyUpdate(request)
+	}
+}
+
+// fill waits for the transport and receives at least one byte, or returns an
+// error, which is also in r.err if it is final. No content is in the buffer.
+func (r *Reader) fill() error {
+	if len(r.unread) > 0 {
+		r.makeRoom()
+		n := copy(r.b.b[r.end:], r.unread)
+		r.end += n
+		r.unread = r.unread[n:]
+		if len(r.unread) == 0 {
+			r.unread = nil
+		}
+		return nil
+	}
+	if err := r.pending; err != nil {
+		r.pending = nil
+		return r.transportError(err)
+	}
+	var n int
+	var err error
+	if r.socket != nil {
+		n, err = r.socket.read(r)
+	} else {
+		n, err = r.readTransport()
+	}
+	r.end += n
+	if n > 0 {
+		r.pending = err
+		return nil
+	}
+	return r.transportError(err)
+}
+
+// readTransport reads from the transport until it returns bytes or an error.
+func (r *Reader) readTransport() (n int, err error) {
+	for range maxEmptyReads {
+		var room []byte
+		if r.b == nil && !r.keep && r.end < HeaderSize {
+			room = r.head[r.end:]
+		} else {
+			r.makeRoom()
+			room = r.b.b[r.end:]
+		}
+		n, err = r.transport.Read(room)
+		if n < 0 || n > len(room) {
+			return 0, errInvalidRead
+		}
+		if n > 0 || err != nil {
+			r.fast = n == len(room) && len(room) > HeaderSize
+			return n, err
+		}
+	}
+	return 0, io.ErrNoProgress
+}
+
+// makeRoom makes sure that there is a buffer with room behind what it holds,
+// and for the record that begins there. No content is in the buffer.
+func (r *Reader) makeRoom() {
+	large := r.fast || r.socket != nil || len(r.unread) > smallSize
+	if r.b == nil || large && len(r.b.b) < largeSize {
+		r.move(takeInBuffer(large))
+		return
+	}
+	if r.start > 0 {
+		r.end = copy(r.b.b, r.b.b[r.start:r.end])
+		r.start, r.plain, r.plainEnd = 0, 0, 0
+	}
+}
+
+// move moves what was received and not yet opened to the start of b, or to head
+// if b is nil.
+func (r *Reader) move(b *inBuffer) {
+	in, old := r.buffered(), r.b
+	if b != nil {
+		r.end = copy(b.b, in)
+	} else {
+		r.end = copy(r.head[:], in)
+	}
+	r.start, r.plain, r.plainEnd = 0, 0, 0
+	r.b = b
+	if old != nil {
+		old.put()
+	}
+}
+
+// park leaves the large buffer before a wait.
+func (r *Reader) park() {
+	switch n := r.end - r.start; {
+	case r.b == nil:
+	case n <= HeaderSize:
+		r.move(nil)
+	case len(r.b.b) > smallSize && n < smallSize:
+		r.move(takeInBuffer(false))
+	}
+}
+
+// transportError says what an error of the transport means here.
+func (r *Reader) transportError(err error) error {
+	switch {
+	case isTimeout(err):
+		return err // nothing has changed
+	case err == io.EOF:
+		// "If a transport-level close is received prior to a "close_notify", the
+		// receiver cannot know that all the data that was sent has been
+		// received." (RFC 9846, Section 6.1)
+		err = io.ErrUnexpectedEOF
+		if r.truncate && r.start == r.end && !r.opener.HandshakePartial() {
+			err = io.EOF
+		}
+	default:
+		err = &TransportError{Op: "read", Err: err}
+	}
+	r.close(err)
+	return r.err
+}
+
+// fail ends r with an error that its owner is told of.
+func (r *Reader) fail(err error) {
+	if r.err != nil {
+		return
+	}
+	plain := r.plain < r.plainEnd
+	r.close(err)
+	_ = plain
+	if err != io.EOF {
+		r.handler.handleFailure(err)
+	}
+}
+
+// close makes err final and gives up the keys and the buffer.
+func (r *Reader) close(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+	r.opener.Wipe()
+	r.unread, r.pending, r.messages = nil, nil, nil
+	if r.b != nil {
+		clear(r.b.b[r.plain:r.plainEnd])
+		r.b.put()
+		r.b = nil
+	}
+	r.plain, r.plainEnd, r.start, r.end = 0, 0, 0, 0
+}
+
+// AlertError is an error alert that the peer has sent. It ended the connection.
+type AlertError struct {
+	Alert Alert
+}
+
+func (e *AlertError) Error() string { return "record: peer sent alert " + e.Alert.String() }
+
+// Errors of [Reader] and [Conn] that end them.
+var (
+	// ErrUnexpectedMessage is a handshake message that nobody expects.
+	ErrUnexpectedMessage = errors.New("record: unexpected handshake message")
+
+	// ErrMessageHandler is an error of the caller's message handler that has no
+	// alert of its own. The cause is wrapped beside it.
+	ErrMessageHandler = errors.New("record: handshake message not handled")
+)
+
+// Tuned here.
+const (
+	// defaultMaxMessageSize is crypto/tls's limit for a handshake message.
+	defaultMaxMessageSize = 65536
+)

@@ -1,0 +1,575 @@
+package record
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"time"
+)
+
+// WriterConfig holds what a [Writer] keeps for its whole life. The zero value
+// is ready for use.
+type WriterConfig struct {
+	// DynamicRecordSizing makes the first records after a pause of a second so
+	// short that each fits a TCP segment, so that the peer can open the first
+	// one when the first segment has arrived. After 128 KiB records are as
+	// large as they may be. It costs up to 2 % more bytes and several times
+	// the processor time for what it applies to.
+	DynamicRecordSizing bool
+}
+
+// Writer writes application data to a transport, in records that a [Sealer]
+// makes. Content is sealed from where it is; it is not copied first, but for
+// pieces of a gathered write that are shorter than 256 bytes.
+//
+// There is nothing to flush: every method hands all records that it has sealed
+// to the transport before it returns, several of them in one write. While no
+// method runs a Writer holds no buffer.
+//
+// A write to the transport that fails, or that takes less than it was given,
+// is final: the records that it was given are neither sealed nor sent again,
+// the Sealer is wiped, and every later call returns the same [TransportError].
+// The returned count is of content whose records the transport has taken
+// whole. A transport that takes less and returns no error has failed with
+// [io.ErrShortWrite].
+//
+// The KeyUpdates that the protocol demands are sent by themselves: before the
+// soft limit of a key, and before application data when the peer has requested
+// one. See [Sealer.NeedsKeyUpdate].
+//
+// A call that panics, in the transport or in the padding function, is final
+// too: later ones return [ErrInterrupted].
+//
+// A Writer must not be copied and is not safe for concurrent use.
+type Writer struct {
+	noCopy noCopy
+
+	transport io.Writer
+	sealer    *Sealer
+	conn      *Conn // whose Writer this is, or nil
+	err       error // final
+	busy      bool  // a call runs, or has panicked
+
+	dynamic bool
+	burst   int // content since the last pause
+	last    time.Time
+}
+
+// NewWriter returns a Writer of records that sealer makes. The Sealer belongs
+// to the Writer from here on: another user of it would seal records that are
+// not sent in their order. Key changes are the exception, between two calls of
+// the Writer.
+//
+// It panics if transport or sealer is nil.
+func NewWriter(transport io.Writer, sealer *Sealer, cfg WriterConfig) *Writer {
+	w := new(Writer)
+	w.init(transport, sealer, cfg)
+	return w
+}
+
+func (w *Writer) init(transport io.Writer, sealer *Sealer, cfg WriterConfig) {
+	if transport == nil || sealer == nil {
+		panic("record: nil transport or Sealer")
+	}
+	w.transport, w.sealer, w.dynamic = transport, sealer, cfg.DynamicRecordSizing
+}
+
+// Write sends p in as few records as possible. An empty p sends nothing.
+//
+// It returns the bytes of p whose records the transport has taken whole. It
+// returns an error of [Sealer.Seal] that is not final, after which the call can
+// be made again with the rest of p; a [TransportError] or another final error;
+// and [ErrClosed] after [Writer.Close] or [Writer.SendAlert].
+//
+// See RFC 9846, Section 5.1.
+func (w *Writer) Write(p []byte) (n int, err error) {
+	if err := w.begin(); err != nil {
+		return 0, err
+	}
+	n, err = w.write(p)
+	w.end()
+	return n, err
+}
+
+// write is Write between begin and end.
+func (w *Writer) write(p []byte) (n int, err error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	w.startBurst()
+	b := takeOutBuffer(len(p) > w.sealer.MaxContentSize())
+	for len(p) > 0 && err == nil {
+		size := min(len(p), w.contentSize())
+		var m int
+		if m, err = w.prepare(b, size); err == nil {
+			var records []byte
+			if records, err = w.sealer.Seal(b.records, ContentTypeApplicationData, p[:size]); err == nil {
+				w.sealed(b, records, size)
+				p = p[size:]
+			}
+		}
+		n += m
+	}
+	m, err := w.flush(b, err)
+	b.put()
+	return n + m, err
+}
+
+// WriteBuffers sends the concatenation of pieces in as few records as possible:
+// pieces share records, and long ones are sealed from where they are. A
+// [net.Buffers] can be passed as it is; unlike its own methods WriteBuffers only
+// reads the list and the pieces. Pieces may overlap each other. Empty ones are
+// skipped, and if all are empty nothing is sent.
+//
+// The count and the errors are those of [Writer.Write].
+func (w *Writer) WriteBuffers(pieces [][]byte) (n int64, err error) {
+	if err := w.begin(); err != nil {
+		return 0, err
+	}
+	n, err = w.writeBuffers(pieces)
+	w.end()
+	return n, err
+}
+
+// writeBuffers is WriteBuffers between begin and end.
+func (w *Writer) writeBuffers(pieces [][]byte) (n int64, err error) {
+	left := 0
+	for _, p := range pieces {
+		if left += len(p); left < 0 {
+			panic("record: pieces larger than memory")
+		}
+	}
+	if left == 0 {
+		return 0, nil
+	}
+	w.startBurst()
+	b := takeOutBuffer(left > w.sealer.MaxContentSize())
+	from := gather{pieces: pieces}
+	for left > 0 && err == nil {
+		size := min(left, w.contentSize())
+		var m int
+		if m, err = w.prepare(b, size); err == nil {
+			at := len(b.records) + HeaderSize
+			content := b.records[at : at+size]
+			b.pieces = from.next(b.pieces[:0], content)
+			var records []byte
+			if records, err = w.sealer.SealGather(b.records, ContentTypeApplicationData, b.pieces); err == nil {
+				w.sealed(b, records, size)
+				left -= size
+			} else {
+				clear(content) // what was copied there
+			}
+			clear(b.pieces) // keep no memory of the caller's alive
+		}
+		n += int64(m)
+	}
+	m, err := w.flush(b, err)
+	b.put()
+	return n + int64(m), err
+}
+
+// gather is a position in a list of pieces.
+type gather struct {
+	pieces [][]byte
+	offset int // in the first of them
+}
+
+// next appends to list the pieces that make up the next len(content) bytes. The
+// short ones are first copied to where they belong in content, and neighbours
+// there become one piece, so that the list stays short however short they are.
+func (g *gather) next(list [][]byte, content []byte) [][]byte {
+	copied := 0 // where in content the run of copied pieces begins
+	at := 0
+	for at < len(content) {
+		p := g.pieces[0][g.offset:]
+		if n := len(content) - at; len(p) > n {
+			p = p[:n]
+			g.offset += n
+		} else {
+			g.pieces, g.offset = g.pieces[1:], 0
+		}
+		if len(p) < copySize {
+			at += copy(content[at:], p)
+			continue
+		}
+		if copied < at {
+			list = append(list, content[copied:at])
+		}
+		list = append(list, p)
+		at += len(p)
+		copied = at
+	}
+	if copied < at {
+		list = append(list, content[copied:at])
+	}
+	return list
+}
+
+// ReadFrom sends all that it reads from r, until r returns an error. What one
+// call of r's Read returns has been sent before the next one is made. It reads
+// up to 64 KiB at a time once r has returned 16 KiB at a time.
+//
+// It returns the bytes sent, and the error of r unless that is [io.EOF], or an
+// error of [Writer.Write]. What was read and not sent is lost; the count says how
+// much was sent. It returns [io.ErrNoProgress] if r returns neither bytes nor
+// an error a hundred times.
+func (w *Writer) ReadFrom(r io.Reader) (n int64, err error) {
+	return readFrom(w, r)
+}
+
+// readFrom writes to w, with whatever locks w's Write takes, all that r returns.
+func readFrom(w io.Writer, r io.Reader) (n int64, err error) {
+	size := MaxContentSize
+	b := takeInBuffer(false)
+	defer func() {
+		clear(b.b[:size]) // r may have written anywhere in it
+		b.put()
+	}()
+	for idle := 0; idle < maxEmptyReads; idle++ {
+		m, readErr := r.Read(b.b[:size])
+		if m < 0 || m > size {
+			return n, errInvalidRead
+		}
+		if m > 0 {
+			idle = 0
+			k, err := w.Write(b.b[:m])
+			n += int64(k)
+			if err != nil {
+				return n, err
+			}
+		}
+		if readErr == io.EOF {
+			return n, nil
+		}
+		if readErr != nil {
+			return n, readErr
+		}
+		if m == size && size == MaxContentSize {
+			clear(b.b[:size])
+			b.put()
+			b, size = takeInBuffer(true), 4*MaxContentSize
+		}
+	}
+	return n, io.ErrNoProgress
+}
+
+// WriteHandshake sends handshake messages: one or more whole ones, in as few
+// records as possible. It is for messages after the handshake, such as
+// NewSessionTicket, and for handshakes that are made with a Writer. KeyUpdate
+// messages are refused with [ErrContentType]; [Writer.KeyUpdate] sends them.
+//
+// It returns [ErrHandshakePartial] if messages does not end where a message
+// ends, and then nothing was sent; otherwise the errors of [Writer.Write].
+//
+// See RFC 9846, Section 5.1.
+func (w *Writer) WriteHandshake(messages []byte) error {
+	if err := w.begin(); err != nil {
+		return err
+	}
+	err := w.writeHandshake(messages)
+	w.end()
+	return err
+}
+
+func (w *Writer) writeHandshake(messages []byte) error {
+	// "if a handshake message is split over two or more records, there MUST NOT
+	// be any other records between them." (RFC 9846, Section 5.1)
+	whole := w.sealer.messages
+	whole.feed(messages)
+	if whole.partial() {
+		return ErrHandshakePartial
+	}
+	if whole.keyUpdate {
+		return ErrContentType
+	}
+	if len(messages) == 0 {
+		return nil
+	}
+	b := takeOutBuffer(len(messages) > w.sealer.MaxContentSize())
+	var err error
+	for len(messages) > 0 && err == nil {
+		size := min(len(messages), w.sealer.MaxContentSize())
+		if !w.room(b, size) {
+			_, err = w.flush(b, nil)
+		}
+		if err == nil {
+			var records []byte
+			if records, err = w.sealer.Seal(b.records, ContentTypeHandshake, messages[:size]); err == nil {
+				w.sealed(b, records, 0)
+				messages = messages[size:]
+			}
+		}
+	}
+	_, err = w.flush(b, err)
+	b.put()
+	if err != nil && w.sealer.messages.partial() {
+		// Part of a message is out, and nothing else may follow it.
+		w.fail(err)
+	}
+	return err
+}
+
+// KeyUpdate sends a KeyUpdate message and moves to the next generation of keys.
+// With request it asks the peer for a KeyUpdate in return, unless an earlier
+// request has not been answered: that one is not repeated.
+//
+// It returns the errors of [Sealer.SealKeyUpdate] and [TransportError].
+//
+// See RFC 9846, Section 4.7.3.
+func (w *Writer) KeyUpdate(request bool) error {
+	if err := w.begin(); err != nil {
+		return err
+	}
+	// "Until receiving a subsequent KeyUpdate from the peer, the sender MUST NOT
+	// send another KeyUpdate with request_update set to "update_requested"."
+	// (RFC 9846, Section 4.7.3)
+	err := w.keyUpdate(request && !w.sealer.KeyUpdateRequested())
+	w.end()
+	return err
+}
+
+func (w *Writer) keyUpdate(request bool) error {
+	b := takeOutBuffer(false)
+	records, err := w.sealer.SealKeyUpdate(b.records, request)
+	if err == nil {
+		w.sealed(b, records, 0)
+	}
+	_, err = w.flush(b, err)
+	b.put()
+	return err
+}
+
+// PeerKeyUpdate tells w that the peer's KeyUpdate was received, and whether it
+// requested one in return, which is then sent before the next application data.
+// Requests that come before that are answered together.
+func (w *Writer) PeerKeyUpdate(request bool) { w.sealer.PeerKeyUpdate(request) }
+
+// SendAlert sends the alert a. After close_notify and after an error alert every
+// later call returns [ErrClosed].
+//
+// It returns the errors of [Sealer.SealAlert] and [TransportError].
+//
+// See RFC 9846, Section 6.
+func (w *Writer) SendAlert(a Alert) error {
+	if err := w.begin(); err != nil {
+		return err
+	}
+	err := w.sendAlert(a)
+	w.end()
+	return err
+}
+
+func (w *Writer) sendAlert(a Alert) error {
+	b := takeOutBuffer(false)
+	records, err := w.sealer.SealAlert(b.records, a)
+	if err == nil {
+		w.sealed(b, records, 0)
+	}
+	_, err = w.flush(b, err)
+	b.put()
+	if err == nil && a != AlertUserCanceled {
+		w.err = ErrClosed
+	}
+	return err
+}
+
+// Close sends close_notify and wipes the Sealer. It does not close the
+// transport. Closing again does nothing and returns nil, and so does closing
+// after an error alert was sent; after another final error Close returns that.
+//
+// "Each party MUST send a "close_notify" alert before closing its write side of
+// the connection, unless it has already sent some error alert." (RFC 9846,
+// Section 6.1)
+func (w *Writer) Close() error {
+	if w.err == ErrClosed {
+		return nil
+	}
+	return w.SendAlert(AlertCloseNotify)
+}
+
+// begin opens a call. Until end is called the Writer is not to be used.
+func (w *Writer) begin() error {
+	if w.busy {
+		w.fail(ErrInterrupted)
+	}
+	if w.err != nil {
+		return w.err
+	}
+	w.busy = true
+	return nil
+}
+
+func (w *Writer) end() { w.busy = false }
+
+// fail makes err final.
+func (w *Writer) fail(err error) {
+	w.busy = false
+	if w.err == nil {
+		w.err = err
+		w.sealer.Wipe()
+	}
+}
+
+// prepare makes the Sealer and b ready for a record with size bytes of
+// application data. It returns the content that the transport took meanwhile.
+func (w *Writer) prepare(b *outBuffer, size int) (n int, err error) {
+	if w.conn != nil {
+		if err := w.conn.beforeRecord(); err != nil {
+			return 0, err
+		}
+	}
+	// "the receiver MUST send a KeyUpdate of its own with request_update set to
+	// "update_not_requested" prior to sending its next Application Data record."
+	// (RFC 9846, Section 4.7.3); and "Implementations MUST either close the
+	// connection or do a key update as described in [Section 4.7.3] prior to
+	// reaching these limits." (Section 5.5)
+	if w.sealer.NeedsKeyUpdate() {
+		if !w.room(b, keyUpdateSize) {
+			if n, err = w.flush(b, nil); err != nil {
+				return n, err
+			}
+		}
+		records, err := w.sealer.SealKeyUpdate(b.records, false)
+		if err != nil {
+			return n, err
+		}
+		w.sealed(b, records, 0)
+	}
+	if !w.room(b, size) {
+		m, err := w.flush(b, nil)
+		return n + m, err
+	}
+	return n, nil
+}
+
+// room reports whether b has room for one more record with size bytes of
+// content. An empty buffer always has.
+func (w *Writer) room(b *outBuffer, size int) bool {
+	need := w.sealer.SealedSize(size)
+	if w.sealer.padding != nil {
+		need = w.sealer.MaxSealedSize()
+	}
+	return need <= cap(b.records)-len(b.records) && len(b.marks) < cap(b.marks)
+}
+
+// sealed notes that records now holds one more record.
+func (w *Writer) sealed(b *outBuffer, records []byte, content int) {
+	b.records = records
+	b.marks = append(b.marks, mark{end: len(records), content: content})
+	w.burst += content
+}
+
+// flush hands what b holds to the transport and returns how much content it
+// took in whole records. It returns err if that is not nil, unless the
+// transport fails.
+func (w *Writer) flush(b *outBuffer, err error) (n int, _ error) {
+	if len(b.records) == 0 {
+		return 0, err
+	}
+	if w.conn != nil {
+		if err := w.conn.beforeTransportWrite(); err != nil {
+			b.reset()
+			w.fail(err)
+			return 0, err
+		}
+	}
+	taken, writeErr := w.transport.Write(b.records)
+	if taken < 0 || taken > len(b.records) {
+		taken = 0
+		writeErr = errInvalidWrite
+	}
+	if writeErr == nil && taken < len(b.records) {
+		writeErr = io.ErrShortWrite
+	}
+	for _, m := range b.marks {
+		if m.end > taken {
+			break
+		}
+		n += m.content
+	}
+	b.reset()
+	if writeErr != nil {
+		err = &TransportError{Op: "write", Err: writeErr}
+		w.fail(err)
+	}
+	return n, err
+}
+
+// startBurst begins a call that sends application data.
+func (w *Writer) startBurst() {
+	if !w.dynamic {
+		return
+	}
+	now := time.Now()
+	if now.Sub(w.last) >= burstPause {
+		w.burst = 0
+	}
+	w.last = now
+}
+
+// contentSize returns how much content the next record may carry.
+func (w *Writer) contentSize() int {
+	size := w.sealer.MaxContentSize()
+	if w.dynamic && w.burst < burstSize {
+		return min(size, segmentSize-w.sealer.Overhead())
+	}
+	return size
+}
+
+// TransportError is an error of the transport that has ended one direction of a
+// connection. Every later call in that direction returns the same one. It is a
+// [net.Error].
+type TransportError struct {
+	Op  string // "read" or "write"
+	Err error  // what the transport returned, or io.ErrShortWrite
+}
+
+var _ net.Error = (*TransportError)(nil)
+
+func (e *TransportError) Error() string { return "record: transport " + e.Op + ": " + e.Err.Error() }
+
+// Unwrap returns e.Err.
+func (e *TransportError) Unwrap() error { return e.Err }
+
+// Timeout reports whether the cause was a deadline. The connection is broken all
+// the same.
+func (e *TransportError) Timeout() bool { return isTimeout(e.Err) }
+
+// Temporary returns false: the same call will not succeed later.
+func (e *TransportError) Temporary() bool { return false }
+
+func isTimeout(err error) bool {
+	var t interface{ Timeout() bool }
+	return errors.As(err, &t) && t.Timeout() || errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+var (
+	errInvalidRead  = errors.New("record: transport returned an impossible count from Read")
+	errInvalidWrite = errors.New("record: transport returned an impossible count from Write")
+)
+
+// From RFC 9846, Section 4.7.3.
+const keyUpdateSize = messageHeaderSize + 1
+
+// Tuned here.
+const (
+	// copySize is the size from which on a piece of a gathered write is sealed
+	// from where it is. It bounds the list of pieces of a record to 129.
+	copySize = 256
+
+	// maxEmptyReads is the number of reads in a row that may return nothing, as
+	// in package bufio.
+	maxEmptyReads = 100
+
+	// segmentSize is the size of the records with which a burst begins when
+	// records are sized dynamically. It fits a TCP segment over IPv6 with
+	// timestamps at an MTU of 1400 bytes, below the usual ones of tunnels.
+	segmentSize = 1400 - 40 - 20 - 12
+
+	// burstSize is the content after which records are as large as they may be;
+	// crypto/tls has the same. burstPause is the pause that ends a burst, after
+	// which TCP's congestion window may have shrunk.
+	burstSize  = 128 << 10
+	burstPause = time.Second
+)
