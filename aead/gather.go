@@ -76,18 +76,19 @@ func (g *adapter) NonceSize() int { return g.nonceSize }
 func (g *adapter) Overhead() int  { return g.tagSize }
 
 func (g *adapter) Seal(dst, nonce, plaintext, additionalData []byte) []byte {
-	whole, out := mem.Extend(dst, len(plaintext), g.tagSize)
+	g.checkNonce(nonce)
+	whole, out := extend(dst, len(plaintext), g.tagSize)
 	g.SealSplit(out, nonce, plaintext, additionalData)
 	return whole
 }
 
 func (g *adapter) SealGather(dst, nonce []byte, pieces [][]byte, additionalData []byte) []byte {
+	g.checkNonce(nonce)
 	n, ok := mem.TotalSize(pieces, math.MaxInt)
 	if !ok {
 		panic("aead: text too large")
 	}
-	whole, out := mem.Extend(dst, n, g.tagSize)
-	g.checkNonce(nonce)
+	whole, out := extend(dst, n, g.tagSize)
 	if mem.InexactPieces(out, pieces) {
 		panic(overlapText)
 	}
@@ -134,7 +135,7 @@ func (g *adapter) Open(dst, nonce, ciphertext, additionalData []byte) ([]byte, e
 	if n < 0 {
 		return nil, ErrOpen
 	}
-	whole, out := mem.Extend(dst, n, 0)
+	whole, out := extend(dst, n, 0)
 	if mem.Inexact(ciphertext, out) {
 		panic(overlapText)
 	}
@@ -250,6 +251,15 @@ func checkUnwritten(out, nonce, additionalData []byte) {
 	if mem.Overlap(out, additionalData) {
 		panic(overlapAdditionalData)
 	}
+}
+
+// extend returns dst extended by n + overhead bytes, and those bytes.
+func extend(dst []byte, n, overhead int) (whole, added []byte) {
+	whole, added, ok := mem.Extend(dst, n, overhead)
+	if !ok {
+		panic("aead: output too large")
+	}
+	return whole, added
 }
 
 // same reports whether a and b are the same bytes of memory.

@@ -169,7 +169,7 @@ func (a *AEAD) Format(s fmt.State, verb rune) {
 func (a *AEAD) Seal(dst, nonce, plaintext, additionalData []byte) []byte {
 	a.checkNonce(nonce)
 	checkTextSize(uint64(len(plaintext)))
-	ret, out := mem.Extend(dst, len(plaintext), a.tagSize)
+	ret, out := extend(dst, len(plaintext), a.tagSize)
 	if mem.Inexact(out, plaintext) {
 		panic(overlapText)
 	}
@@ -191,7 +191,7 @@ func (a *AEAD) Seal(dst, nonce, plaintext, additionalData []byte) []byte {
 // nonce may be used twice with one key.
 func (a *AEAD) SealGather(dst, nonce []byte, pieces [][]byte, additionalData []byte) []byte {
 	a.checkNonce(nonce)
-	ret, out := mem.Extend(dst, totalSize(pieces), a.tagSize)
+	ret, out := extend(dst, totalSize(pieces), a.tagSize)
 	if mem.InexactPieces(out, pieces) {
 		panic(overlapText)
 	}
@@ -241,7 +241,7 @@ func (a *AEAD) Open(dst, nonce, ciphertext, additionalData []byte) ([]byte, erro
 	if !validCiphertextSize(len(ciphertext), a.tagSize) {
 		return nil, ErrOpen
 	}
-	ret, out := mem.Extend(dst, len(ciphertext)-a.tagSize, 0)
+	ret, out := extend(dst, len(ciphertext)-a.tagSize, 0)
 	if mem.Inexact(ciphertext, out) {
 		panic(overlapText)
 	}
@@ -387,6 +387,15 @@ func totalSize(pieces [][]byte) int {
 		panic(textTooLarge)
 	}
 	return n
+}
+
+// extend returns dst extended by textSize + tagSize bytes, and those bytes.
+func extend(dst []byte, textSize, tagSize int) (whole, added []byte) {
+	whole, added, ok := mem.Extend(dst, textSize, tagSize)
+	if !ok {
+		panic("gcm: output too large")
+	}
+	return whole, added
 }
 
 // RecordKey is AES-GCM with one key and one IV, for protocols whose nonce is

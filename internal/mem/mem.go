@@ -92,20 +92,20 @@ func TotalSize(pieces [][]byte, limit uint64) (int, bool) {
 }
 
 // Extend returns dst extended by n + overhead bytes, and those bytes, which
-// hold whatever is there. It allocates if dst lacks capacity. It panics if the
-// result exceeds an int.
-func Extend(dst []byte, n, overhead int) (whole, added []byte) {
+// hold whatever is there. It allocates if dst lacks capacity. It returns false
+// if the result exceeds an int.
+func Extend(dst []byte, n, overhead int) (whole, added []byte, ok bool) {
 	total := uint64(len(dst)) + uint64(n) + uint64(overhead)
 	if total <= uint64(cap(dst)) {
 		whole = dst[:total]
-		return whole, whole[len(dst):]
+		return whole, whole[len(dst):], true
 	}
 	if total > math.MaxInt {
-		panic("mem: output too large")
+		return nil, nil, false
 	}
 	whole = make([]byte, total)
 	copy(whole, dst)
-	return whole, whole[len(dst):]
+	return whole, whole[len(dst):], true
 }
 
 func address(x []byte) uintptr {

@@ -1,0 +1,115 @@
+package mem
+
+import (
+	"fmt"
+	"math"
+	"testing"
+)
+
+// TestOverlap compares with a byte-by-byte search, at every distance, for every
+// small size, in all functions that look for common memory.
+func TestOverlap(t *testing.T) {
+	m := make([]byte, 64)
+	for n := range 9 {
+		for k := range 9 {
+			for shift := -20; shift <= 20; shift++ {
+				x, y := m[30:30+n], m[30+shift:30+shift+k]
+				common := false
+				for i := range x {
+					for j := range y {
+						common = common || &x[i] == &y[j]
+					}
+				}
+				name := fmt.Sprintf("%d and %d bytes, %d apart", n, k, shift)
+				if Overlap(x, y) != common || Overlap(y, x) != common {
+					t.Errorf("Overlap: %s: not %v", name, common)
+				}
+				if want := common && shift != 0; Inexact(x, y) != want || Inexact(y, x) != want {
+					t.Errorf("Inexact: %s: not %v", name, want)
+				}
+				if AnyOverlap(x, [][]byte{nil, y, {1}}) != common {
+					t.Errorf("AnyOverlap: %s: not %v", name, common)
+				}
+				if SelfOverlap([][]byte{nil, x, {1}, y, m[:0]}) != common {
+					t.Errorf("SelfOverlap: %s: not %v", name, common)
+				}
+				// y is in place if it begins behind the three bytes before it.
+				text := m[27 : 30+n]
+				meets := shift > -3-k && shift < n && k > 0
+				if got, want := InexactPieces(text, [][]byte{text[:3], y}), meets && shift != 0; got != want {
+					t.Errorf("InexactPieces: %s: %v", name, got)
+				}
+			}
+		}
+	}
+	if Overlap(nil, nil) || Inexact(nil, m) || InexactPieces(nil, nil) || InexactPieces(m, nil) || AnyOverlap(nil, nil) || SelfOverlap(nil) {
+		t.Error("nothing overlaps something")
+	}
+}
+
+func TestSelfOverlapOrder(t *testing.T) {
+	m := make([]byte, 64)
+	a, b, c := m[0:10], m[20:30], m[40:50]
+	for _, apart := range [][][]byte{{a, b, c}, {c, b, a}, {b, c, a}, {b, a, c}} {
+		if SelfOverlap(apart) {
+			t.Error("pieces apart overlap")
+		}
+		for i := range apart {
+			for _, extra := range [][]byte{m[9:20], m[19:21], m[29:41], m[45:46]} {
+				list := append(append(append([][]byte{}, apart[:i]...), extra), apart[i:]...)
+				if !SelfOverlap(list) {
+					t.Errorf("piece at %d of %d is not seen", i, len(list))
+				}
+			}
+		}
+	}
+}
+
+func TestTotalSize(t *testing.T) {
+	kibi := make([]byte, 1024)
+	for _, v := range []struct {
+		pieces [][]byte
+		limit  uint64
+		n      int
+		ok     bool
+	}{
+		{nil, 0, 0, true},
+		{[][]byte{nil, {}}, 0, 0, true},
+		{[][]byte{kibi, kibi}, 2048, 2048, true},
+		{[][]byte{kibi, kibi}, 2047, 0, false},
+		{[][]byte{kibi}, 0, 0, false},
+		{[][]byte{kibi, nil, kibi[:5]}, math.MaxUint64, 1029, true},
+	} {
+		if n, ok := TotalSize(v.pieces, v.limit); n != v.n || ok != v.ok {
+			t.Errorf("%d pieces, limit %d: %d, %v", len(v.pieces), v.limit, n, ok)
+		}
+	}
+	// The sum is more than an int where that has 32 bits.
+	many := make([][]byte, 1<<21)
+	for i := range many {
+		many[i] = kibi
+	}
+	if n, ok := TotalSize(many, math.MaxUint64); ok != (math.MaxInt > 1<<31) || ok && uint64(n) != 1<<31 {
+		t.Errorf("2³¹ bytes: %d, %v", n, ok)
+	}
+}
+
+func TestExtend(t *testing.T) {
+	m := []byte("0123456789")
+	whole, added, ok := Extend(m[:2:6], 3, 1)
+	if !ok || string(whole) != "012345" || string(added) != "2345" || &added[0] != &m[2] {
+		t.Errorf("within capacity: %q, %q", whole, added)
+	}
+	whole, added, ok = Extend(m[:2:6], 4, 1)
+	if !ok || string(whole[:2]) != "01" || len(whole) != 7 || len(added) != 5 || &whole[0] == &m[0] || &added[0] != &whole[2] {
+		t.Errorf("beyond capacity: %q, %q", whole, added)
+	}
+	if whole, added, ok = Extend(nil, 0, 0); !ok || len(whole) != 0 || len(added) != 0 {
+		t.Errorf("of nothing: %q, %q", whole, added)
+	}
+	for _, n := range []int{math.MaxInt - 25, math.MaxInt - 1, math.MaxInt} {
+		if whole, added, ok = Extend(m, n, 16); ok || whole != nil || added != nil {
+			t.Errorf("by %d bytes: accepted", n)
+		}
+	}
+}
