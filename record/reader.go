@@ -290,13 +290,13 @@ func (r *Reader) open(p []byte) (n, need int) {
 	}
 	switch rec.Type {
 	case ContentTypeApplicationData:
-		n, rest := len(rec.Content), rec.Rest
-		if len(p) == 0 {
-			n, rest = 0, rec.Content
-		}
-		if len(rest) > 0 {
-			r.plainEnd = at + rec.Size - rec.trailing(rest, in)
-			r.plain = r.plainEnd - len(rest)
+		r.plain = at + HeaderSize
+		if len(p) > 0 {
+			n = len(rec.Content)
+			r.plain += n
+			r.plainEnd = r.plain + len(rec.Rest)
+		} else {
+			r.plainEnd = r.plain + len(rec.Content)
 		}
 		r.release()
 		return n, 0
@@ -502,9 +502,7 @@ func (r *Reader) fail(err error) {
 	if r.err != nil {
 		return
 	}
-	plain := r.plain < r.plainEnd
 	r.close(err)
-	_ = plain
 	if err != io.EOF {
 		r.handler.handleFailure(err)
 	}
@@ -541,6 +539,9 @@ var (
 	// alert of its own. The cause is wrapped beside it.
 	ErrMessageHandler = errors.New("record: handshake message not handled")
 )
+
+// ErrInUse refuses an export while another method of the [Conn] runs.
+var ErrInUse = errors.New("record: connection in use")
 
 // Tuned here.
 const (

@@ -1,0 +1,715 @@
+package record
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Role is the side of a connection.
+type Role uint8
+
+// The two roles.
+const (
+	RoleClient Role = 1 + iota
+	RoleServer
+)
+
+// ConnConfig says what [NewConn] needs. Role, Sealer and Opener must be set.
+type ConnConfig struct {
+	Role Role
+
+	// Sealer and Opener are under application keys. They belong to the Conn from
+	// NewConn on.
+	Sealer *Sealer
+	Opener *Opener
+
+	// Unread is what has been read from the transport and not yet given to the
+	// Opener. It is copied.
+	Unread []byte
+
+	// HandleMessage is given each handshake message that may arrive after the
+	// handshake, its header of four bytes included, but KeyUpdate: on a client
+	// NewSessionTicket and CertificateRequest, on a server Certificate,
+	// CertificateVerify and Finished, and messages unknown to RFC 9846. The
+	// message is only valid during the call. If it returns an error, that ends
+	// the connection: with the alert that [AlertOf] names for it, or else with
+	// internal_error, as [ErrMessageHandler].
+	//
+	// A nil HandleMessage ignores NewSessionTicket and refuses all others with
+	// [ErrUnexpectedMessage].
+	//
+	// It runs inside a Read, and must not call methods that read, nor Export. It
+	// may write, but then Read waits for that.
+	HandleMessage func(c *Conn, message []byte) error
+
+	// OnAlert is told of each alert that was sent, when the transport has taken
+	// it, and of each that was received. It may run inside any method of the
+	// Conn, and must not call any.
+	OnAlert func(a Alert, sent bool)
+
+	// MaxHandshakeMessageSize is the most bytes of a handshake message after
+	// its header. Zero is 65536.
+	MaxHandshakeMessageSize int
+
+	// AcceptTruncation is [ReaderConfig.AcceptTruncation].
+	AcceptTruncation bool
+
+	// KeepBuffer is [ReaderConfig.KeepBuffer].
+	KeepBuffer bool
+
+	// DynamicRecordSizing is [WriterConfig.DynamicRecordSizing].
+	DynamicRecordSizing bool
+}
+
+// Conn is a TLS 1.3 connection after its handshake: a [net.Conn] that carries
+// application data in records over another one, its transport.
+//
+// Reads and writes run in parallel. One lock is held over a read, another one
+// over everything that seals, alerts and KeyUpdates included; no method but
+// reads waits for a read. Deadlines are the transport's. Zero-length reads and
+// writes do nothing.
+//
+// # Reading
+//
+// Read and WriteTo are those of a [Reader]. close_notify of the peer is io.EOF;
+// the other direction stays open. A Read that finds a fault in what the peer
+// sent has its alert sent, unless a write is under way: then the write sends it
+// when the transport has taken its records, and Read does not wait. The
+// connection is then dead in both directions, with the same error.
+//
+// A KeyUpdate that the peer requests is sent before the next application data,
+// once however many are requested, and never by a Read: two sides that only
+// read, or whose writes are blocked, cannot lock each other up.
+//
+// # Writing
+//
+// Write, WriteBuffers and ReadFrom are those of a [Writer]: a write that the
+// transport breaks off, at a deadline for example, ends this direction for good.
+// Reading goes on.
+//
+// # Ending
+//
+// [Conn.CloseWrite] sends close_notify and leaves the other direction open.
+// [Conn.Close] does so too, if it can, and closes the transport. After an error
+// alert, sent or received, nothing is sent any more.
+//
+// A Conn holds no buffer while it waits for data; see [Reader]. A Conn that
+// nobody closes holds keys, and its transport.
+//
+// All methods may be called concurrently, except that Export refuses to run
+// beside others. A Conn must not be copied.
+type Conn struct {
+	noCopy noCopy
+
+	transport net.Conn
+	hooks     connHooks
+	role      Role
+
+	readLock sync.Mutex
+	in       Reader
+
+	// writeLock is a semaphore rather than a mutex so that Close can stop
+	// waiting for it. It covers out, its Sealer, and writes to the transport.
+	writeLock chan struct{}
+	out       Writer
+
+	// left says that the holder of writeLock has more to do before it gives the
+	// lock back, on account of failure or abandoned.
+	left      atomic.Bool
+	failure   atomic.Pointer[failure] // set once, by the Read that finds it
+	abandoned atomic.Bool             // Close has not got the lock
+
+	// peerUpdate says what the Sealer has not been told of: peerUpdated and
+	// peerRequested.
+	peerUpdate atomic.Uint32
+
+	closed   atomic.Bool
+	exported atomic.Bool
+
+	// deadlineLock covers the write deadline of the transport.
+	deadlineLock  sync.Mutex
+	writeDeadline time.Time
+	ending        bool // the deadline is no longer the caller's
+}
+
+var (
+	_ net.Conn      = (*Conn)(nil)
+	_ io.ReaderFrom = (*Conn)(nil)
+	_ io.WriterTo   = (*Conn)(nil)
+)
+
+type connHooks struct {
+	message func(*Conn, []byte) error
+	alert   func(Alert, bool)
+}
+
+// failure is why a connection is dead in both directions.
+type failure struct {
+	err   error
+	alert Alert // to be sent, if send is set
+	send  bool
+}
+
+const (
+	peerUpdated uint32 = 1 << iota
+	peerRequested
+)
+
+// NewConn returns a connection over transport, whose handshake was made
+// elsewhere. It sends and receives nothing.
+//
+// It returns [ErrEpoch] if the Sealer or the Opener is not under application
+// keys, [ErrHandshakePartial] if one of them is between the fragments of a
+// handshake message, [ErrKeyUpdatePending] as [Opener.Open] does, or the final
+// error of one of them. It panics if transport, cfg.Sealer or cfg.Opener is nil,
+// if cfg.Role is not set, and if cfg.MaxHandshakeMessageSize is negative.
+func NewConn(transport net.Conn, cfg ConnConfig) (*Conn, error) {
+	if cfg.Role != RoleClient && cfg.Role != RoleServer {
+		panic("record: ConnConfig.Role is not set")
+	}
+	if transport == nil || cfg.Sealer == nil || cfg.Opener == nil {
+		panic("record: nil transport, Sealer or Opener")
+	}
+	if err := cfg.Sealer.usable(); err != nil {
+		return nil, err
+	}
+	if err := cfg.Opener.usable(); err != nil {
+		return nil, err
+	}
+	switch {
+	case cfg.Sealer.Epoch() != EpochApplication || cfg.Opener.Epoch() != EpochApplication:
+		return nil, ErrEpoch
+	case cfg.Opener.update:
+		return nil, ErrKeyUpdatePending
+	case cfg.Sealer.messages.partial() || cfg.Opener.HandshakePartial():
+		return nil, ErrHandshakePartial
+	}
+	c := &Conn{
+		transport: transport,
+		role:      cfg.Role,
+		hooks:     connHooks{cfg.HandleMessage, cfg.OnAlert},
+		writeLock: make(chan struct{}, 1),
+	}
+	c.in.init(transport, cfg.Opener, (*connReader)(c), ReaderConfig{
+		Unread:           cfg.Unread,
+		MaxMessageSize:   cfg.MaxHandshakeMessageSize,
+		AcceptTruncation: cfg.AcceptTruncation,
+		KeepBuffer:       cfg.KeepBuffer,
+	})
+	c.out.init(transport, cfg.Sealer, WriterConfig{DynamicRecordSizing: cfg.DynamicRecordSizing})
+	c.out.conn = c
+	return c, nil
+}
+
+// Read reads application data into p, as [Reader.Read] does. After Close it
+// returns [net.ErrClosed].
+func (c *Conn) Read(p []byte) (n int, err error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	c.readLock.Lock()
+	defer c.unlockRead()
+	n, err = c.in.Read(p)
+	if err != nil {
+		err = c.readError(err)
+	}
+	return n, err
+}
+
+// WriteTo writes all application data to w until the peer's close_notify, as
+// [Reader.WriteTo] does.
+func (c *Conn) WriteTo(w io.Writer) (n int64, err error) {
+	c.readLock.Lock()
+	defer c.unlockRead()
+	n, err = c.in.WriteTo(w)
+	if err != nil {
+		err = c.readError(err)
+	}
+	return n, err
+}
+
+// readError says that the connection is closed if that is why a read failed.
+func (c *Conn) readError(err error) error {
+	if c.closed.Load() && err == c.in.err && err != io.EOF {
+		return net.ErrClosed
+	}
+	return err
+}
+
+// unlockRead ends a read. If Close did not get the lock, it leaves the keys and
+// the buffer to whoever had it.
+func (c *Conn) unlockRead() {
+	c.readLock.Unlock()
+	if c.closed.Load() {
+		c.closeRead()
+	}
+}
+
+// closeRead gives up what belongs to reading, unless a read is under way.
+func (c *Conn) closeRead() {
+	if c.readLock.TryLock() {
+		c.in.close(net.ErrClosed)
+		c.readLock.Unlock()
+	}
+}
+
+// Write sends p, as [Writer.Write] does. It returns [net.ErrClosed] after Close,
+// [ErrClosed] after CloseWrite, and the error of the Read that failed after such
+// a one; then its count says how much was sent before.
+func (c *Conn) Write(p []byte) (n int, err error) {
+	if err := c.beginWrite(); err != nil {
+		return 0, err
+	}
+	defer c.endWrite()
+	n, err = c.out.Write(p)
+	return n, c.writeError(err)
+}
+
+// WriteBuffers sends the concatenation of pieces, as [Writer.WriteBuffers] does.
+// Its errors are those of Write.
+func (c *Conn) WriteBuffers(pieces [][]byte) (n int64, err error) {
+	if err := c.beginWrite(); err != nil {
+		return 0, err
+	}
+	defer c.endWrite()
+	n, err = c.out.WriteBuffers(pieces)
+	return n, c.writeError(err)
+}
+
+// ReadFrom sends all that it reads from r, as [Writer.ReadFrom] does. It holds no
+// lock while it waits for r. Its errors are those of r and of Write.
+func (c *Conn) ReadFrom(r io.Reader) (n int64, err error) {
+	return readFrom(c, r)
+}
+
+// WriteHandshake sends whole handshake messages, as [Writer.WriteHandshake] does:
+// NewSessionTicket or CertificateRequest from a server, the answer to the latter
+// from a client. Its errors are those of Write and [ErrHandshakePartial].
+func (c *Conn) WriteHandshake(messages []byte) error {
+	if err := c.beginWrite(); err != nil {
+		return err
+	}
+	defer c.endWrite()
+	if err := c.beforeRecord(); err != nil {
+		return err
+	}
+	return c.writeError(c.out.WriteHandshake(messages))
+}
+
+// KeyUpdate sends a KeyUpdate message and moves to the next generation of keys.
+// With request it asks the peer for a KeyUpdate in return, unless an earlier
+// request has not been answered: that one is not repeated. No one needs to call
+// it: keys are updated by themselves when they must be.
+//
+// Its errors are those of Write and [ErrKeyUpdateLimit].
+//
+// See RFC 9846, Section 4.7.3.
+func (c *Conn) KeyUpdate(request bool) error {
+	if err := c.beginWrite(); err != nil {
+		return err
+	}
+	defer c.endWrite()
+	if err := c.beforeRecord(); err != nil {
+		return err
+	}
+	return c.writeError(c.out.KeyUpdate(request))
+}
+
+// CloseWrite sends close_notify: nothing more will be sent. Reading goes on. It
+// does not close the transport's side. Calling it again does nothing and returns
+// nil. Its errors are those of Write; the error of a connection that is dead is
+// one of them.
+//
+// See RFC 9846, Section 6.1.
+func (c *Conn) CloseWrite() error {
+	if err := c.beginWrite(); err != nil {
+		return err
+	}
+	defer c.endWrite()
+	if c.out.err == ErrClosed {
+		return nil
+	}
+	if err := c.beforeRecord(); err != nil {
+		return err
+	}
+	return c.writeError(c.closeNotify())
+}
+
+// closeNotify sends close_notify, under the write lock.
+func (c *Conn) closeNotify() error {
+	err := c.out.Close()
+	if err == nil {
+		c.alertSent(AlertCloseNotify)
+	}
+	return err
+}
+
+// Close sends close_notify, if this direction is in a state for it, and closes
+// the transport. Reads and writes that are under way, and later ones, return
+// [net.ErrClosed].
+//
+// Close takes no longer than a second, or until the write deadline if that comes
+// first, and the time that the transport's Close takes. A write that is under
+// way has so long to finish; then it is broken off, and close_notify is not
+// sent.
+//
+// It returns the error of the transport's Close, or else the one that kept it
+// from sending close_notify. If Close was called before it returns
+// [net.ErrClosed].
+func (c *Conn) Close() error {
+	if c.exported.Load() {
+		return ErrExported
+	}
+	if c.closed.Swap(true) {
+		return net.ErrClosed
+	}
+	wait := c.endWritesWithin(closeTimeout)
+	var alertErr error
+	if c.lockWriteWithin(wait) {
+		if c.failure.Load() == nil {
+			switch {
+			case c.out.err == nil:
+				alertErr = c.closeNotify()
+			case isTransportError(c.out.err):
+				alertErr = c.out.err
+			}
+			c.out.fail(net.ErrClosed)
+		}
+		c.endWrite()
+	} else {
+		alertErr = &TransportError{Op: "write", Err: errWriteStalled}
+		c.abandoned.Store(true)
+		c.leave()
+	}
+	err := c.transport.Close()
+	c.closeRead()
+	if err == nil {
+		err = alertErr
+	}
+	return err
+}
+
+func isTransportError(err error) bool {
+	_, ok := err.(*TransportError)
+	return ok
+}
+
+// endWritesWithin takes the write deadline out of the caller's hands and brings
+// it forward. It returns the time that is left.
+func (c *Conn) endWritesWithin(wait time.Duration) time.Duration {
+	c.deadlineLock.Lock()
+	defer c.deadlineLock.Unlock()
+	now := time.Now()
+	deadline := now.Add(wait)
+	if !c.writeDeadline.IsZero() && c.writeDeadline.Before(deadline) {
+		deadline = c.writeDeadline
+	}
+	c.ending = true
+	c.transport.SetWriteDeadline(deadline)
+	return max(0, deadline.Sub(now))
+}
+
+// lockWriteWithin takes the write lock if it is free in time.
+func (c *Conn) lockWriteWithin(wait time.Duration) bool {
+	select {
+	case c.writeLock <- struct{}{}:
+		return true
+	default:
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case c.writeLock <- struct{}{}:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// beginWrite takes the write lock.
+func (c *Conn) beginWrite() error {
+	c.writeLock <- struct{}{}
+	if c.closed.Load() {
+		c.endWrite()
+		return net.ErrClosed
+	}
+	return nil
+}
+
+// endWrite does what others have left to the holder of the write lock, and gives
+// the lock back.
+func (c *Conn) endWrite() {
+	for {
+		c.settle()
+		// More may have been left since.
+		if !c.left.Load() {
+			return
+		}
+		select {
+		case c.writeLock <- struct{}{}:
+		default:
+			return // whoever has the lock will see it
+		}
+	}
+}
+
+// settle is one round of endWrite.
+func (c *Conn) settle() {
+	defer func() { <-c.writeLock }()
+	if c.out.busy {
+		c.out.fail(ErrInterrupted) // the call has panicked
+	}
+	if !c.left.Swap(false) {
+		return
+	}
+	if f := c.failure.Load(); f != nil && c.out.err == nil {
+		if f.send {
+			c.endWritesWithin(alertTimeout)
+			if c.out.SendAlert(f.alert) == nil {
+				c.alertSent(f.alert)
+			}
+			c.out.err = f.err
+		}
+		c.out.fail(f.err)
+	}
+	if c.abandoned.Load() {
+		c.out.fail(net.ErrClosed)
+	}
+}
+
+// leave makes the holder of the write lock settle what has been noted, and does
+// so itself if there is none. It does not wait for the lock.
+func (c *Conn) leave() {
+	c.left.Store(true)
+	select {
+	case c.writeLock <- struct{}{}:
+		c.endWrite()
+	default:
+	}
+}
+
+// beforeRecord is called before application data is sealed, under the write
+// lock. It tells the Sealer of the peer's KeyUpdates, and returns why nothing
+// more may be sealed.
+func (c *Conn) beforeRecord() error {
+	if f := c.failure.Load(); f != nil {
+		return f.err
+	}
+	if c.closed.Load() {
+		return net.ErrClosed
+	}
+	if c.peerUpdate.Load() != 0 {
+		seen := c.peerUpdate.Swap(0)
+		c.out.sealer.PeerKeyUpdate(seen&peerRequested != 0)
+	}
+	return nil
+}
+
+// beforeTransportWrite returns why not even sealed records may be sent.
+func (c *Conn) beforeTransportWrite() error {
+	// "Upon receiving an error alert, the TLS implementation [...] MUST NOT allow
+	// any further data to be sent or received on the connection." (RFC 9846,
+	// Section 6)
+	if f := c.failure.Load(); f != nil && !f.send {
+		return f.err
+	}
+	return nil
+}
+
+// writeError says that the connection is closed if that is why a write failed.
+func (c *Conn) writeError(err error) error {
+	if err != nil && c.closed.Load() {
+		return net.ErrClosed
+	}
+	return err
+}
+
+func (c *Conn) alertSent(a Alert) {
+	if c.hooks.alert != nil {
+		c.hooks.alert(a, true)
+	}
+}
+
+// connReader is the readHandler of a Conn. Its methods run under the read lock.
+type connReader Conn
+
+// handleMessage takes a handshake message that is not a KeyUpdate.
+func (r *connReader) handleMessage(message []byte) error {
+	c := (*Conn)(r)
+	switch message[0] {
+	case typeNewSessionTicket:
+		if c.role != RoleClient {
+			return ErrUnexpectedMessage
+		}
+		if c.hooks.message == nil {
+			return nil
+		}
+	case typeCertificateRequest:
+		// Only servers send it.
+		if c.role != RoleClient {
+			return ErrUnexpectedMessage
+		}
+	case typeCertificate, typeCertificateVerify, typeFinished:
+		// After the handshake only clients send them, when they are asked to.
+		if c.role != RoleServer {
+			return ErrUnexpectedMessage
+		}
+	case typeClientHello, typeServerHello, typeEndOfEarlyData, typeEncryptedExtensions:
+		// "Because TLS 1.3 forbids renegotiation, if a server has negotiated TLS
+		// 1.3 and receives a ClientHello at any other time, it MUST terminate the
+		// connection with an "unexpected_message" alert." (RFC 9846, Section
+		// 4.2.2). The others belong to the handshake as well.
+		return ErrUnexpectedMessage
+	}
+	// "A client that receives a post-handshake CertificateRequest message without
+	// having sent the "post_handshake_auth" extension MUST send an
+	// "unexpected_message" fatal alert." (RFC 9846, Section 4.7.2). Who has sent
+	// the extension has a handler.
+	if c.hooks.message == nil {
+		return ErrUnexpectedMessage
+	}
+	return c.hooks.message(c, message)
+}
+
+// handleKeyUpdate leaves the reply to the next write: a Read that waited for
+// room to send it could wait for a peer that does the same.
+func (r *connReader) handleKeyUpdate(request bool) {
+	seen := peerUpdated
+	if request {
+		seen |= peerRequested
+	}
+	(*Conn)(r).peerUpdate.Or(seen)
+}
+
+func (r *connReader) handleAlert(a Alert) {
+	if r.hooks.alert != nil {
+		r.hooks.alert(a, false)
+	}
+}
+
+// handleFailure ends the other direction too.
+func (r *connReader) handleFailure(err error) {
+	c := (*Conn)(r)
+	f := &failure{err: err, send: true}
+	var received *AlertError
+	if errors.As(err, &received) {
+		f.send = false
+	} else if a, ok := AlertOf(err); ok {
+		f.alert = a
+	} else {
+		// "internal_error: An internal error unrelated to the peer or the
+		// correctness of the protocol" (RFC 9846, Section 6.2)
+		f.alert = AlertInternalError
+	}
+	if c.failure.CompareAndSwap(nil, f) {
+		c.leave()
+	}
+}
+
+// Export ends c and returns the states of its two directions, for [NewConn] in
+// another process or for a kernel. The state of the Opener holds what was
+// received and not read. The transport stays open and is the caller's; every
+// later call, Close too, returns [ErrExported].
+//
+// It returns [ErrInUse] while another method runs, [ErrHandshakePartial] if a
+// record or a handshake message is partly through, which a Read can change, and
+// then nothing has changed; or the error that ended a direction before.
+func (c *Conn) Export() (sealer, opener *State, err error) {
+	if !c.readLock.TryLock() {
+		return nil, nil, ErrInUse
+	}
+	defer c.unlockRead()
+	select {
+	case c.writeLock <- struct{}{}:
+	default:
+		return nil, nil, ErrInUse
+	}
+	defer c.endWrite()
+	if err := c.beforeRecord(); err != nil {
+		return nil, nil, err
+	}
+	switch {
+	case c.in.err != nil:
+		return nil, nil, c.in.err
+	case c.out.err != nil:
+		return nil, nil, c.out.err
+	case c.out.sealer.usable() != nil:
+		return nil, nil, c.out.sealer.usable()
+	case c.in.plain < c.in.plainEnd:
+		return nil, nil, ErrHandshakePartial
+	}
+	unread := append(append([]byte(nil), c.in.buffered()...), c.in.unread...)
+	if opener, err = c.in.opener.Export(unread); err != nil {
+		return nil, nil, err
+	}
+	// Nothing keeps the Sealer from it: it is usable, under application keys, and
+	// whole messages only have been sealed.
+	if sealer, err = c.out.sealer.Export(); err != nil {
+		panic("record: Sealer exported or changed by someone else")
+	}
+	c.exported.Store(true)
+	c.in.close(ErrExported)
+	c.out.fail(ErrExported)
+	return sealer, opener, nil
+}
+
+// SetDeadline sets both deadlines. A time of zero is none.
+func (c *Conn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
+}
+
+// SetReadDeadline sets the transport's read deadline. A read that it ends loses
+// nothing and can be made again.
+func (c *Conn) SetReadDeadline(t time.Time) error {
+	return c.transport.SetReadDeadline(t)
+}
+
+// SetWriteDeadline sets the transport's write deadline. A write that it ends has
+// ended this direction for good. When the connection is dead, the call does
+// nothing.
+func (c *Conn) SetWriteDeadline(t time.Time) error {
+	c.deadlineLock.Lock()
+	defer c.deadlineLock.Unlock()
+	if c.closed.Load() {
+		return net.ErrClosed
+	}
+	if c.ending {
+		return nil
+	}
+	c.writeDeadline = t
+	return c.transport.SetWriteDeadline(t)
+}
+
+// NetConn returns the transport. Reading from it, writing to it or closing it
+// breaks the connection.
+func (c *Conn) NetConn() net.Conn { return c.transport }
+
+// LocalAddr returns the local address of the transport.
+func (c *Conn) LocalAddr() net.Addr { return c.transport.LocalAddr() }
+
+// RemoteAddr returns the remote address of the transport.
+func (c *Conn) RemoteAddr() net.Addr { return c.transport.RemoteAddr() }
+
+var errWriteStalled = errors.New("a write did not end in time")
+
+// Handshake message types (RFC 9846, Section 4) that matter to a Conn.
+const (
+	typeNewSessionTicket    = 4
+	typeEncryptedExtensions = 8
+	typeCertificate         = 11
+	typeCertificateRequest  = 13
+	typeCertificateVerify   = 15
+)
+
+// Tuned here.
+const (
+	// closeTimeout is how long Close waits to send close_notify, and
+	// alertTimeout how long a Read waits to send an error alert: some round
+	// trips, in which a peer that reads makes room for it.
+	closeTimeout = time.Second
+	alertTimeout = time.Second
+)
