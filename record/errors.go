@@ -177,6 +177,8 @@ var alertTable = [...]struct {
 	// The message obeys the syntax; OpenSSL and BoringSSL send the same.
 	{ErrHandshakeSize, AlertIllegalParameter, true},
 	{ErrRecordSizeLimit, AlertIllegalParameter, true},
+	{ErrUnexpectedMessage, AlertUnexpectedMessage, true},
+	{ErrMessageHandler, AlertInternalError, true},
 
 	// The local side's own.
 	{ErrKeySetup, AlertInternalError, true},
@@ -197,4 +199,5 @@ var alertTable = [...]struct {
 	{ErrExported, 0, false},
 	{ErrStateSpent, 0, false},
 	{ErrState, 0, false},
+	{ErrInUse, 0, false},
 }
