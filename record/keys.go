@@ -7,18 +7,24 @@ import (
 	"example.com/splitseal/aead"
 )
 
-// trafficKeys is one generation of one direction's keys. Sealer and Opener hold
-// it by pointer, so that printing one of them prints no secret.
+// trafficKeys is one generation of one direction's keys.
 type trafficKeys struct {
 	suite     *aead.Suite
-	secret    []byte
+	hidden    *[]byte // the traffic secret
 	protector *aead.Protector
 }
+
+// hide returns a pointer to secret. Package fmt follows a pointer from a struct
+// that it prints, but at most one, even when it reports a wrong verb; a secret
+// behind two of them is printed by nobody who prints what holds it.
+func hide(secret []byte) *[]byte { return &secret }
+
+func (k *trafficKeys) secret() []byte { return *k.hidden }
 
 // newTrafficKeys takes ownership of secret, and wipes it on failure. The
 // protector starts at sequence number seq.
 func newTrafficKeys(suite *aead.Suite, secret []byte, seq uint64) (*trafficKeys, error) {
-	k := &trafficKeys{suite: suite, secret: secret}
+	k := &trafficKeys{suite: suite, hidden: hide(secret)}
 	keys, err := aead.DeriveTrafficKeys(suite, secret)
 	if err == nil {
 		if seq == 0 {
@@ -47,7 +53,7 @@ func newTrafficKeys(suite *aead.Suite, secret []byte, seq uint64) (*trafficKeys,
 // client_/server_application_traffic_secret_N as described in this section and
 // then re-deriving the traffic keys" (RFC 9846, Section 7.2)
 func (k *trafficKeys) next() (*trafficKeys, error) {
-	secret, err := aead.NextTrafficSecret(k.suite, k.secret)
+	secret, err := aead.NextTrafficSecret(k.suite, k.secret())
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrKeySetup, err)
 	}
@@ -57,7 +63,7 @@ func (k *trafficKeys) next() (*trafficKeys, error) {
 // is reports whether secret is the one that k was made from, in constant time
 // for secrets of one length.
 func (k *trafficKeys) is(secret []byte) bool {
-	return k != nil && subtle.ConstantTimeCompare(k.secret, secret) == 1
+	return k != nil && subtle.ConstantTimeCompare(k.secret(), secret) == 1
 }
 
 // wipe overwrites the secret and the keys.
@@ -67,6 +73,6 @@ func (k *trafficKeys) is(secret []byte) bool {
 // client_/server_application_traffic_secret_N and its associated traffic
 // keys." (RFC 9846, Section 7.2)
 func (k *trafficKeys) wipe() {
-	clear(k.secret)
+	clear(k.secret())
 	k.protector.Wipe()
 }

@@ -621,7 +621,7 @@ func TestOpenerKeyUpdate(t *testing.T) {
 	// "Receiving implementations SHOULD NOT enforce these limits" (Section 5.5).
 	suite = aead.AES128GCM()
 	o, _, err := ImportOpener(&State{fields: &stateFields{
-		opener: true, suite: suite, secret: testSecret(suite, 1),
+		opener: true, suite: suite, hidden: hide(testSecret(suite, 1)),
 		seq: suite.RecordLimit() + 5, generation: 1<<48 - 1, recordSizeLimit: MaxInnerSize,
 	}}, OpenerConfig{})
 	if err != nil {
@@ -974,7 +974,7 @@ func TestOpenPanics(t *testing.T) {
 func TestOpenerWipe(t *testing.T) {
 	suite := aead.AES128GCM()
 	o := newTestOpener(t, suite, EpochApplication, OpenerConfig{})
-	secret := o.keys.secret
+	secret := o.keys.secret()
 	for range 2 {
 		o.Wipe()
 		if _, _, err := o.Open([]byte{23}); err != ErrClosed {
@@ -987,14 +987,14 @@ func TestOpenerWipe(t *testing.T) {
 	// So does an error, and a key update wipes what it replaces.
 	f := newForger(t, suite)
 	o = newTestOpener(t, suite, EpochApplication, OpenerConfig{})
-	secret = o.keys.secret
+	secret = o.keys.secret()
 	if _, err := openAll(o, f.record(ContentTypeHandshake, []byte{24, 0, 0, 1, 0}, 0)); err != nil || o.KeyUpdate() != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(secret, zeros(len(secret))) {
 		t.Error("the old traffic secret is still there")
 	}
-	secret = o.keys.secret
+	secret = o.keys.secret()
 	if _, err := openAll(o, plain(23, zeros(30))); err != ErrBadRecordMAC {
 		t.Fatal(err)
 	}

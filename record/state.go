@@ -27,13 +27,13 @@ import (
 // A State must not be copied and is not safe for concurrent use.
 type State struct {
 	noCopy noCopy
-	fields *stateFields // nil when used; a pointer, so that nothing prints it
+	fields *stateFields // nil when used
 }
 
 type stateFields struct {
 	opener          bool
 	suite           *aead.Suite
-	secret          []byte
+	hidden          *[]byte // the traffic secret; see hide
 	seq             uint64
 	generation      uint64
 	softLimit       uint64 // Sealer
@@ -44,8 +44,11 @@ type stateFields struct {
 	unread          []byte
 }
 
+func (f *stateFields) secret() []byte { return *f.hidden }
+
 // Secrets is what [State.Reveal] takes out of a [State], for a kernel or
-// another implementation. It prints redacted.
+// another implementation. It prints redacted with every verb of fmt, and in JSON,
+// unless an unexported field holds it.
 type Secrets struct {
 	Suite         *aead.Suite
 	TrafficSecret []byte           // [sender]_application_traffic_secret_N
@@ -89,7 +92,7 @@ func (s *Sealer) Export() (*State, error) {
 	}
 	st := &State{fields: &stateFields{
 		suite:           s.keys.suite,
-		secret:          slices.Clone(s.keys.secret),
+		hidden:          hide(slices.Clone(s.keys.secret())),
 		seq:             s.keys.protector.Seq(),
 		generation:      s.generation,
 		softLimit:       s.soft,
@@ -126,7 +129,7 @@ func (o *Opener) Export(unread []byte) (*State, error) {
 	st := &State{fields: &stateFields{
 		opener:          true,
 		suite:           o.keys.suite,
-		secret:          slices.Clone(o.keys.secret),
+		hidden:          hide(slices.Clone(o.keys.secret())),
 		seq:             o.keys.protector.Seq(),
 		generation:      o.generation,
 		recordSizeLimit: o.limit,
@@ -166,7 +169,7 @@ func ImportSealer(st *State, cfg SealerConfig) (*Sealer, error) {
 	s.generation = f.generation
 	s.requested, s.owed = f.requested, f.owed
 	s.install(k)
-	clear(f.secret)
+	clear(f.secret())
 	st.fields = nil
 	return s, nil
 }
@@ -189,7 +192,7 @@ func ImportOpener(st *State, cfg OpenerConfig) (o *Opener, unread []byte, err er
 	o.epoch = EpochApplication
 	o.generation = f.generation
 	o.install(k)
-	clear(f.secret)
+	clear(f.secret())
 	st.fields = nil
 	return o, f.unread, nil
 }
@@ -203,7 +206,7 @@ func (st *State) open(opener bool) (*stateFields, *trafficKeys, error) {
 	if f.opener != opener {
 		return nil, nil, ErrState
 	}
-	k, err := newTrafficKeys(f.suite, slices.Clone(f.secret), f.seq)
+	k, err := newTrafficKeys(f.suite, slices.Clone(f.secret()), f.seq)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -225,14 +228,14 @@ func (st *State) Reveal() (*Secrets, error) {
 	if f == nil {
 		return nil, ErrStateSpent
 	}
-	keys, err := aead.DeriveTrafficKeys(f.suite, f.secret)
+	keys, err := aead.DeriveTrafficKeys(f.suite, f.secret())
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrKeySetup, err)
 	}
 	st.fields = nil
 	return &Secrets{
 		Suite:              f.suite,
-		TrafficSecret:      f.secret,
+		TrafficSecret:      f.secret(),
 		Keys:               keys,
 		Seq:                f.seq,
 		Generation:         f.generation,
@@ -262,13 +265,13 @@ func (st *State) Encode() ([]byte, error) {
 	b.AddUint64(f.softLimit)
 	b.AddUint64(f.hardLimit)
 	b.AddUint16(uint16(f.recordSizeLimit))
-	b.AddUint8LengthPrefixed(func(b *cryptobyte.Builder) { b.AddBytes(f.secret) })
+	b.AddUint8LengthPrefixed(func(b *cryptobyte.Builder) { b.AddBytes(f.secret()) })
 	b.AddUint32LengthPrefixed(func(b *cryptobyte.Builder) { b.AddBytes(f.unread) })
 	data, err := b.Bytes()
 	if err != nil {
 		return nil, ErrState // unread bytes of 4 GiB and more
 	}
-	clear(f.secret)
+	clear(f.secret())
 	st.fields = nil
 	return data, nil
 }
@@ -316,7 +319,7 @@ func DecodeState(data []byte, suite func(id uint16) *aead.Suite) (*State, error)
 		!wholeRecords(unread):
 		return nil, ErrState
 	}
-	f.secret = slices.Clone(secret)
+	f.hidden = hide(slices.Clone(secret))
 	f.unread = slices.Clone(unread)
 	return &State{fields: f}, nil
 }

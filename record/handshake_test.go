@@ -1,0 +1,137 @@
+package record
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+)
+
+// "request_update: Indicates whether the recipient of the KeyUpdate should respond
+// with its own KeyUpdate. If an implementation receives any other value, it MUST
+// terminate the connection with an "illegal_parameter" alert." (RFC 9846, Section
+// 4.7.3) "Peers which receive a message which cannot be parsed according to the
+// syntax [...] MUST terminate the connection with a "decode_error" alert." (Section 6)
+func TestParseKeyUpdate(t *testing.T) {
+	for v := range 256 {
+		request, err := ParseKeyUpdate([]byte{24, 0, 0, 1, byte(v)})
+		if v <= 1 {
+			if err != nil || request != (v == 1) {
+				t.Errorf("value %d: %v, %v", v, request, err)
+			}
+			continue
+		}
+		wantErr(t, fmt.Sprintf("value %d", v), err, ErrKeyUpdateRequest, AlertIllegalParameter)
+	}
+	for _, msg := range [][]byte{
+		nil, {24}, {24, 0, 0, 1}, {24, 0, 0, 0}, {24, 0, 0, 2, 0, 0}, {24, 0, 0, 1, 0, 0},
+		{24, 0, 0, 2, 0}, {24, 1, 0, 1, 0}, {24, 0, 1, 1, 0}, {4, 0, 0, 1, 0}, {24, 0, 0, 0, 0},
+	} {
+		_, err := ParseKeyUpdate(msg)
+		wantErr(t, fmt.Sprintf("%x", msg), err, ErrMalformedMessage, AlertDecodeError)
+	}
+}
+
+// "a record with an Alert type MUST contain exactly one message." (RFC 9846, Section
+// 5.1) "the "level" field can safely be ignored." (Section 6)
+func TestParseAlert(t *testing.T) {
+	for v := range 256 {
+		if a, err := ParseAlert([]byte{byte(v), byte(255 - v)}); err != nil || a != Alert(255-v) {
+			t.Errorf("%d: %v, %v", v, a, err)
+		}
+	}
+	for _, n := range []int{0, 1, 3, 4, 100} {
+		_, err := ParseAlert(make([]byte, n))
+		wantErr(t, fmt.Sprintf("%d bytes", n), err, ErrAlertSize, AlertUnexpectedMessage)
+	}
+}
+
+// TestHandshakeReader cuts a stream of messages into records in many ways and
+// reads the same messages from each.
+func TestHandshakeReader(t *testing.T) {
+	var stream []byte
+	var want [][]byte
+	for i, size := range []int{0, 1, 5, 100, 0, 0, 3, 300, 1000} {
+		m := message(byte(i+1), size)
+		want = append(want, m)
+		stream = append(stream, m...)
+	}
+	r := testRand(t)
+	for round := range 300 {
+		reader := NewHandshakeReader(1000)
+		var tracker messageTracker
+		var got [][]byte
+		for rest := stream; len(rest) > 0; {
+			n := min(len(rest), 1+r.IntN(1+round*4))
+			content := bytes.Clone(rest[:n])
+			if err := reader.Append(content); err != nil {
+				t.Fatal(err)
+			}
+			clear(content) // it was copied
+			tracker.feed(rest[:n])
+			rest = rest[n:]
+			var last []byte
+			for {
+				m, err := reader.Next()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if m == nil {
+					break
+				}
+				if cap(m) != len(m) {
+					t.Fatal("a message can be appended to")
+				}
+				last = m
+				got = append(got, bytes.Clone(m))
+			}
+			if last != nil && !bytes.Equal(last, got[len(got)-1]) {
+				t.Fatal("a message changed before the next Append")
+			}
+			if reader.Empty() == tracker.partial() {
+				t.Fatalf("Empty %v, but a message is partly through: %v", reader.Empty(), tracker.partial())
+			}
+			if reader.Empty() && reader.buf != nil && n > 0 && len(got) > 0 {
+				t.Fatal("an empty reader holds memory")
+			}
+		}
+		if len(got) != len(want) {
+			t.Fatalf("%d messages, want %d", len(got), len(want))
+		}
+		for i := range want {
+			if !bytes.Equal(got[i], want[i]) {
+				t.Fatalf("message %d is %x", i, got[i])
+			}
+		}
+	}
+}
+
+func TestHandshakeReaderLimit(t *testing.T) {
+	for _, max := range []int{0, 1, 100, 1 << 16} {
+		// The header alone decides; messages before it are read.
+		reader := NewHandshakeReader(max)
+		ok := message(8, max)
+		tooLong := message(11, max+1)[:4]
+		if err := reader.Append(append(bytes.Clone(ok), tooLong...)); err != nil {
+			t.Fatal(err)
+		}
+		if m, err := reader.Next(); err != nil || !bytes.Equal(m, ok) {
+			t.Fatalf("%v", err)
+		}
+		for range 2 {
+			m, err := reader.Next()
+			wantErr(t, "too long", err, ErrHandshakeSize, AlertIllegalParameter)
+			if m != nil {
+				t.Error("a message beside the error")
+			}
+			wantErr(t, "Append", reader.Append(ok), ErrHandshakeSize, AlertIllegalParameter)
+		}
+		reader = NewHandshakeReader(max)
+		if err := reader.Append(tooLong[:3]); err != nil {
+			t.Fatal(err)
+		}
+		wantErr(t, "at its header", reader.Append(tooLong[3:]), ErrHandshakeSize, AlertIllegalParameter)
+	}
+	if recovered(func() { NewHandshakeReader(-1) }) == nil {
+		t.Error("negative limit: no panic")
+	}
+}
