@@ -192,6 +192,28 @@ func TestTextLimit(t *testing.T) {
 	}
 }
 
+// TestIntLimit adds up pieces that share memory to lengths around the largest int.
+func TestIntLimit(t *testing.T) {
+	if math.MaxInt > math.MaxInt32 {
+		t.Skip("MaxTextSize comes before the largest int")
+	}
+	a, err := gcm.New(make([]byte, 16))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mebi := make([]byte, 1<<20)
+	pieces := make([][]byte, 1<<11)
+	for i := range pieces {
+		pieces[i] = mebi
+	}
+	nonce, last := make([]byte, 12), len(pieces)-1
+	mustPanic(t, "gcm: text too large", func() { a.SealGather(nil, nonce, pieces, nil) })
+	for _, short := range []int{1, 2, 16} {
+		pieces[last] = mebi[:len(mebi)-short]
+		mustPanic(t, "gcm: output too large", func() { a.SealGather(nil, nonce, pieces, nil) })
+	}
+}
+
 func TestWipe(t *testing.T) {
 	k, err := gcm.NewRecordKey(filler("key", 16), filler("iv", 12))
 	if err != nil {
