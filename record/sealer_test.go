@@ -507,7 +507,7 @@ func TestUsageLimits(t *testing.T) {
 func sealerAt(t testing.TB, suite *aead.Suite, seq, generation uint64) *Sealer {
 	t.Helper()
 	s, err := ImportSealer(&State{fields: &stateFields{
-		suite: suite, secret: testSecret(suite, 1), seq: seq, generation: generation,
+		suite: suite, hidden: hide(testSecret(suite, 1)), seq: seq, generation: generation,
 		hardLimit: suite.RecordLimit(), recordSizeLimit: MaxInnerSize,
 	}}, SealerConfig{})
 	if err != nil {
@@ -911,7 +911,7 @@ func TestSealerWipe(t *testing.T) {
 	suite := aead.AES128GCM()
 	s := newTestSealer(t, suite, EpochApplication, SealerConfig{})
 	mustSeal(t)(s.Seal(nil, ContentTypeApplicationData, nil))
-	secret := s.keys.secret
+	secret := s.keys.secret()
 	for range 2 {
 		s.Wipe()
 		if _, err := s.Seal(nil, ContentTypeApplicationData, nil); err != ErrClosed {
@@ -925,12 +925,12 @@ func TestSealerWipe(t *testing.T) {
 	s.MaxSealedSize()
 	// An update wipes what it replaces.
 	s = newTestSealer(t, suite, EpochApplication, SealerConfig{})
-	secret = s.keys.secret
+	secret = s.keys.secret()
 	mustSeal(t)(s.SealKeyUpdate(nil, false))
 	if !bytes.Equal(secret, make([]byte, len(secret))) {
 		t.Error("the old traffic secret is still there")
 	}
-	if slices.Equal(s.keys.secret, secret) || errors.Is(s.err, ErrClosed) {
+	if slices.Equal(s.keys.secret(), secret) || errors.Is(s.err, ErrClosed) {
 		t.Error("no new keys")
 	}
 }
