@@ -1,0 +1,262 @@
+package cryptotls
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+
+	"example.com/splitseal/record"
+)
+
+// ErrVersion says that the handshake failed because the two sides have no
+// version of TLS in common that [Options] allow. What crypto/tls said is wrapped
+// beside it.
+var ErrVersion = errors.New("cryptotls: no common TLS version that is allowed")
+
+// Options says how connections are taken over. The zero value and nil are ready
+// for use. Options must not be changed while they are in use.
+type Options struct {
+	// AllowTLS12 leaves connections with peers that do not speak TLS 1.3 to
+	// crypto/tls, as far as the config allows older versions: Client, Server,
+	// Accept and Dial then return a [*tls.Conn]. Without it such peers are
+	// refused during the handshake.
+	AllowTLS12 bool
+
+	// KeepHTTP2 keeps "h2" in the NextProtos of a [Listener]'s config, for
+	// servers that look at NegotiatedProtocol themselves. net/http's Server does
+	// so only for a [*tls.Conn], and would answer HTTP/2 with HTTP/1.1.
+	KeepHTTP2 bool
+
+	// HandshakeTimeout is how long a [Listener] lets a handshake take. Zero is
+	// [DefaultHandshakeTimeout].
+	HandshakeTimeout time.Duration
+
+	// MaxHandshakes is how many connections a [Listener] has in their handshake,
+	// or waiting for Accept after it, at the same time. Zero is
+	// [DefaultMaxHandshakes].
+	MaxHandshakes int
+
+	// HandshakeError is told of each connection whose handshake failed on a
+	// [Listener], before the listener closes it. It runs in the goroutine of
+	// that handshake, so several calls may run at once. An err that wraps a
+	// [*PanicError] is a panic in a function of the config; without
+	// HandshakeError such a panic is not recovered.
+	HandshakeError func(conn net.Conn, err error)
+
+	// NewSessionTicket is given each NewSessionTicket message of the server, its
+	// header of four bytes included, that crypto/tls was not given: those behind
+	// the first application data, and all if the config has no
+	// ClientSessionCache. There is no way for crypto/tls to resume with them. It
+	// runs inside a Read; the message is only valid during the call.
+	NewSessionTicket func(message []byte)
+
+	// Sealer is the configuration of the write state: padding and limits.
+	Sealer record.SealerConfig
+
+	// Record, if not nil, is given the configuration of each connection before
+	// [record.NewConn] is, to set what this package leaves alone. Role, Sealer,
+	// Opener and Unread must stay as they are, and a HandleMessage that is set
+	// must be called by one that replaces it.
+	Record func(config *record.ConnConfig)
+}
+
+// Conn is a connection whose handshake crypto/tls has done. All its methods but
+// these are those of [record.Conn].
+type Conn struct {
+	*record.Conn
+	transport net.Conn
+	state     tls.ConnectionState
+}
+
+// ConnectionState returns what crypto/tls negotiated. net/http uses it for
+// Request.TLS. It may be called concurrently with all other methods.
+func (c *Conn) ConnectionState() tls.ConnectionState { return c.state }
+
+// NetConn returns the connection that was given to [Client] or [Server]. To
+// read, write or close it breaks the TLS connection.
+func (c *Conn) NetConn() net.Conn { return c.transport }
+
+// Client does a client's handshake over conn and takes the connection over. The
+// result is a [*Conn], or a [*tls.Conn] as [Options] say. o may be nil.
+//
+// If ctx ends before the handshake does, so does the handshake, with ctx's
+// error; afterwards ctx has no influence. conn belongs to the result; if there
+// is none, it has been closed.
+//
+// Errors are those of [tls.Conn.HandshakeContext], besides [ErrVersion] and
+// [ErrHandover].
+//
+// A session is stored in the config's ClientSessionCache when its ticket is
+// read, which happens in a Read of the connection before there is application
+// data. A connection that is never read stores none. Until then the connection
+// keeps crypto/tls's state in memory.
+func Client(ctx context.Context, conn net.Conn, config *tls.Config, o *Options) (net.Conn, error) {
+	if o == nil {
+		o = new(Options)
+	}
+	t := newTransport(conn)
+	c := o.clientConfig(config, t)
+	return closeOnError(conn)(o.handshake(ctx, t, tls.Client(t, c), c, true))
+}
+
+// Server does a server's handshake over conn and takes the connection over. The
+// result is a [*Conn], or a [*tls.Conn] as [Options] say. o may be nil.
+//
+// config stays in use while the handshake runs and holds the session ticket
+// keys, so all connections of a server are given the same one. The functions in
+// it see conn as the connection, as they do under crypto/tls.
+//
+// ctx, conn and errors are as for [Client]. Server panics if config is nil.
+func Server(ctx context.Context, conn net.Conn, config *tls.Config, o *Options) (net.Conn, error) {
+	if o == nil {
+		o = new(Options)
+	}
+	return closeOnError(conn)(o.server(ctx, conn, config, true))
+}
+
+func closeOnError(conn net.Conn) func(net.Conn, error) (net.Conn, error) {
+	return func(c net.Conn, err error) (net.Conn, error) {
+		if err != nil {
+			conn.Close()
+			return nil, err
+		}
+		return c, nil
+	}
+}
+
+// server is Server without closing conn.
+func (o *Options) server(ctx context.Context, conn net.Conn, config *tls.Config, http2 bool) (net.Conn, error) {
+	t := newTransport(conn)
+	c := o.serverConfig(config, t, http2)
+	return o.handshake(ctx, t, tls.Server(t, c), c, false)
+}
+
+// handshake does the handshake of tc over t and takes the connection over. It
+// does not close the connection on an error.
+func (o *Options) handshake(ctx context.Context, t *transport, tc *tls.Conn, config *tls.Config, client bool) (net.Conn, error) {
+	defer t.log.wipe()
+	if !o.AllowTLS12 && config.MaxVersion != 0 && config.MaxVersion < tls.VersionTLS13 {
+		return nil, fmt.Errorf("%w: MaxVersion excludes TLS 1.3", ErrVersion)
+	}
+	if err := tc.HandshakeContext(ctx); err != nil {
+		if t.refusedVersion() {
+			err = fmt.Errorf("%w: %w", ErrVersion, err)
+		}
+		return nil, err
+	}
+	state := tc.ConnectionState()
+	if state.Version < tls.VersionTLS13 {
+		t.end(phasePassing)
+		return tc, nil
+	}
+	sealer, opener, err := t.handOver(o.Sealer, state.CipherSuite, client)
+	if err != nil {
+		t.end(phaseOver)
+		return nil, err
+	}
+	conn := &Conn{transport: t.conn, state: state}
+	cfg := record.ConnConfig{Role: record.RoleServer, Sealer: sealer, Opener: opener}
+	transport := t.conn
+	if client {
+		cfg.Role = record.RoleClient
+		h := &ticketHandler{callback: o.NewSessionTicket}
+		cfg.HandleMessage = h.handle
+		if config.ClientSessionCache != nil && !config.SessionTicketsDisabled {
+			cfg.Unread = t.end(phaseTickets)
+			h.cache = newTicketCache(t, tc, opener, cfg.Unread)
+			transport = h.cache
+		} else {
+			cfg.Unread = t.end(phaseOver)
+		}
+	} else {
+		cfg.Unread = t.end(phaseOver)
+	}
+	if o.Record != nil {
+		o.Record(&cfg)
+	}
+	conn.Conn, err = record.NewConn(transport, cfg)
+	if err != nil {
+		sealer.Wipe()
+		opener.Wipe()
+		return nil, fmt.Errorf("%w: %w", ErrHandover, err)
+	}
+	return conn, nil
+}
+
+// clientConfig returns the config of one connection.
+func (o *Options) clientConfig(config *tls.Config, t *transport) *tls.Config {
+	if config == nil {
+		config = new(tls.Config)
+	}
+	return o.connConfig(config, t)
+}
+
+// serverConfig returns the config of one connection.
+func (o *Options) serverConfig(config *tls.Config, t *transport, http2 bool) *tls.Config {
+	if config == nil {
+		panic("cryptotls: nil config")
+	}
+	// Whatever its arguments, DecryptTicket needs the config's ticket keys, so
+	// this is where crypto/tls makes them, or makes new ones if they are too
+	// old. They stay in config and the clone shares them.
+	if !config.SessionTicketsDisabled {
+		config.DecryptTicket(nil, tls.ConnectionState{})
+	}
+	c := o.serverConnConfig(config, t, http2)
+	if get := config.GetConfigForClient; get != nil {
+		// "If SessionTicketKey was explicitly set on the returned Config, or if
+		// SetSessionTicketKeys was called on the returned Config, those keys
+		// will be used. Otherwise, the original Config keys will be used" (the
+		// documentation of tls.Config): those of c.
+		c.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			config, err := get(t.hello(hello))
+			if err != nil || config == nil {
+				return config, err
+			}
+			return o.serverConnConfig(config, t, http2), nil
+		}
+	}
+	return c
+}
+
+// serverConnConfig returns a clone of config whose functions see the connection
+// that the user passed.
+func (o *Options) serverConnConfig(config *tls.Config, t *transport, http2 bool) *tls.Config {
+	c := o.connConfig(config, t)
+	if get := config.GetCertificate; get != nil {
+		c.GetCertificate = func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+			return get(t.hello(hello))
+		}
+	}
+	if get := config.GetEncryptedClientHelloKeys; get != nil {
+		c.GetEncryptedClientHelloKeys = func(hello *tls.ClientHelloInfo) ([]tls.EncryptedClientHelloKey, error) {
+			return get(t.hello(hello))
+		}
+	}
+	if !http2 {
+		c.NextProtos = slices.DeleteFunc(slices.Clone(config.NextProtos), func(p string) bool { return p == "h2" })
+	}
+	return c
+}
+
+// connConfig returns a clone of config with the key log hook.
+func (o *Options) connConfig(config *tls.Config, t *transport) *tls.Config {
+	c := config.Clone()
+	c.KeyLogWriter = &keyLogWriter{log: &t.log, next: config.KeyLogWriter}
+	if !o.AllowTLS12 {
+		// The peer is told so by an alert of the handshake.
+		c.MinVersion = tls.VersionTLS13
+	}
+	return c
+}
+
+// hello returns a copy of hello that shows the connection that the user passed.
+func (t *transport) hello(hello *tls.ClientHelloInfo) *tls.ClientHelloInfo {
+	h := *hello
+	h.Conn = t.conn
+	return &h
+}

@@ -1,0 +1,43 @@
+// Package cryptotls runs the TLS handshake with crypto/tls and then takes the
+// connection over with package record.
+//
+// crypto/tls keeps what it is good at: certificates, key exchange, resumption,
+// everything that a [tls.Config] says. From the first byte of application data
+// on the records are sealed and opened by package record, and crypto/tls can
+// put no byte on the wire any more. A server changes one line,
+//
+//	ln = tls.NewListener(ln, config)
+//	ln = cryptotls.NewListener(ln, config, nil)
+//
+// and a client uses a [Dialer], or [Client] on a connection of its own.
+//
+// # How the connection is taken over
+//
+// The traffic secrets come through the documented key log hook
+// ([tls.Config].KeyLogWriter), which the package sets in a clone of the config;
+// the user's own KeyLogWriter still gets its lines. crypto/tls is given the
+// records of the handshake one at a time and nothing behind them, and all it
+// reads and writes is kept until the handshake is done. Then each record of both
+// directions is opened again, at the sequence number that its place gives it, up
+// to the Finished message and beyond: that is how many records crypto/tls has
+// sealed under the application keys, which a server does for its session
+// tickets, and that it has opened none. If anything about it is unexpected,
+// there is no connection but [ErrHandover]. The copies of secrets are then
+// erased; crypto/tls's own are out of reach and left to the garbage collector.
+//
+// Every connection has its own clone of the config. Session ticket keys survive
+// that, those that crypto/tls makes by itself and those that are set while the
+// server runs, because they live in the config that the user passed. The clone
+// for a server's connection comes out of GetConfigForClient if there is one, so
+// that whatever that returns carries the hook too. A clone that connections
+// share would leave the key log lines to be sorted by client random, which the
+// wire does not show under Encrypted Client Hello, and would not see later calls
+// of SetSessionTicketKeys.
+//
+// # What crypto/tls does not do
+//
+// It negotiates TLS_AES_128_GCM_SHA256, TLS_AES_256_GCM_SHA384 and
+// TLS_CHACHA20_POLY1305_SHA256, no early data, no record_size_limit and no
+// authentication after the handshake. TLS 1.2 has other records and stays with
+// crypto/tls, if [Options] allow it at all.
+package cryptotls

@@ -1,0 +1,176 @@
+package cryptotls
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"runtime/debug"
+	"sync"
+	"time"
+)
+
+const (
+	// DefaultHandshakeTimeout is how long a [Listener] lets a handshake take.
+	DefaultHandshakeTimeout = 10 * time.Second
+
+	// DefaultMaxHandshakes is how many connections a [Listener] has in their
+	// handshake at the same time. A connection that waits for its peer costs
+	// about 20 kB.
+	DefaultMaxHandshakes = 4096
+)
+
+// Listener is a [net.Listener] of connections whose handshake is done. Each
+// handshake has its own goroutine and a time limit, so that no peer makes
+// another one wait.
+//
+// Accept starts it: no connection is accepted before the first call. Handshakes
+// go on between calls, as far as [Options.MaxHandshakes] allows.
+//
+// All methods may be called concurrently.
+type Listener struct {
+	inner   net.Listener
+	config  *tls.Config
+	o       Options
+	timeout time.Duration
+
+	start   sync.Once
+	slots   chan struct{} // holds one element for each handshake
+	results chan result
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+}
+
+type result struct {
+	conn net.Conn
+	err  error
+}
+
+// PanicError is a panic in a function of the config, such as GetCertificate,
+// that [Options.HandshakeError] is told of.
+type PanicError struct {
+	Value any    // what was given to panic
+	Stack []byte // of the goroutine
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("cryptotls: panic in handshake: %v", e.Value) }
+
+// NewListener returns a Listener that does the server's handshake on each
+// connection that inner accepts, as [Server] does. Accept returns a [*Conn], or a
+// [*tls.Conn] as [Options] say. o may be nil.
+//
+// net/http serves HTTP/1.1 over it with no other change. "h2" is removed from the
+// NextProtos of config, and of what its GetConfigForClient returns, unless
+// [Options.KeepHTTP2] is set, because net/http speaks HTTP/2 over a [*tls.Conn]
+// only.
+//
+// It panics if config is nil.
+func NewListener(inner net.Listener, config *tls.Config, o *Options) *Listener {
+	if config == nil {
+		panic("cryptotls: nil config")
+	}
+	l := &Listener{inner: inner, config: config, timeout: DefaultHandshakeTimeout, results: make(chan result)}
+	slots := DefaultMaxHandshakes
+	if o != nil {
+		l.o = *o
+		if o.HandshakeTimeout > 0 {
+			l.timeout = o.HandshakeTimeout
+		}
+		if o.MaxHandshakes > 0 {
+			slots = o.MaxHandshakes
+		}
+	}
+	l.slots = make(chan struct{}, slots)
+	l.ctx, l.cancel = context.WithCancelCause(context.Background())
+	return l
+}
+
+// Accept waits for a connection whose handshake is done. An error of the inner
+// listener's Accept is returned once for each time that it occurs; one that
+// wraps [net.ErrClosed] ends the Listener.
+func (l *Listener) Accept() (net.Conn, error) {
+	l.start.Do(func() { go l.serve() })
+	if l.ctx.Err() != nil {
+		return nil, context.Cause(l.ctx)
+	}
+	select {
+	case r := <-l.results:
+		return r.conn, r.err
+	case <-l.ctx.Done():
+		return nil, context.Cause(l.ctx)
+	}
+}
+
+// Close closes the inner listener. Handshakes that run and connections that no
+// Accept has returned are closed.
+func (l *Listener) Close() error {
+	err := l.inner.Close()
+	l.cancel(&net.OpError{Op: "accept", Net: l.Addr().Network(), Addr: l.Addr(), Err: net.ErrClosed})
+	return err
+}
+
+// Addr returns the address of the inner listener.
+func (l *Listener) Addr() net.Addr { return l.inner.Addr() }
+
+// serve accepts connections until the Listener or the inner one is closed.
+func (l *Listener) serve() {
+	for {
+		select {
+		case l.slots <- struct{}{}:
+		case <-l.ctx.Done():
+			return
+		}
+		conn, err := l.inner.Accept()
+		if err == nil {
+			go l.handshake(conn)
+			continue
+		}
+		<-l.slots
+		if errors.Is(err, net.ErrClosed) {
+			l.cancel(err)
+			return
+		}
+		l.deliver(result{err: err})
+	}
+}
+
+// handshake runs in its own goroutine and gives up its slot when conn has been
+// delivered or closed.
+func (l *Listener) handshake(conn net.Conn) {
+	defer func() { <-l.slots }()
+	c, err := l.recoverHandshake(conn)
+	if err != nil {
+		if l.o.HandshakeError != nil && l.ctx.Err() == nil {
+			l.o.HandshakeError(conn, err)
+		}
+		conn.Close()
+		return
+	}
+	if !l.deliver(result{conn: c}) {
+		c.Close()
+	}
+}
+
+func (l *Listener) recoverHandshake(conn net.Conn) (c net.Conn, err error) {
+	ctx, cancel := context.WithTimeout(l.ctx, l.timeout)
+	defer cancel()
+	if l.o.HandshakeError != nil {
+		defer func() {
+			if v := recover(); v != nil {
+				err = &PanicError{Value: v, Stack: debug.Stack()}
+			}
+		}()
+	}
+	return l.o.server(ctx, conn, l.config, l.o.KeepHTTP2)
+}
+
+// deliver waits until an Accept takes r. It reports false if none will.
+func (l *Listener) deliver(r result) bool {
+	select {
+	case l.results <- r:
+		return true
+	case <-l.ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,161 @@
+package cryptotls
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+
+	"example.com/splitseal/record"
+	"golang.org/x/crypto/cryptobyte"
+)
+
+// ticketHandler handles the handshake messages that a client receives.
+type ticketHandler struct {
+	cache    *ticketCache // or nil
+	callback func([]byte) // or nil
+}
+
+func (h *ticketHandler) handle(_ *record.Conn, msg []byte) error {
+	if msg[0] != typeNewSessionTicket {
+		return record.ErrUnexpectedMessage
+	}
+	if !validTicket(msg) {
+		return record.ErrMalformedMessage
+	}
+	if h.cache != nil && h.cache.store() {
+		return nil
+	}
+	if h.callback != nil {
+		h.callback(msg)
+	}
+	return nil
+}
+
+// validTicket reports whether msg has the form of a NewSessionTicket message.
+//
+// "Peers which receive a message which cannot be parsed according to the syntax
+// (e.g., have a length extending beyond the message boundary or contain an
+// out-of-range length) MUST terminate the connection with a "decode_error"
+// alert." (RFC 9846, Section 6)
+func validTicket(msg []byte) bool {
+	//	struct {
+	//	    uint32 ticket_lifetime;
+	//	    uint32 ticket_age_add;
+	//	    opaque ticket_nonce<0..255>;
+	//	    opaque ticket<1..2^16-1>;
+	//	    Extension extensions<0..2^16-1>;
+	//	} NewSessionTicket;
+	s := cryptobyte.String(msg)
+	var body, nonce, ticket, extensions, data cryptobyte.String
+	var extension uint16
+	if !s.Skip(1) || !s.ReadUint24LengthPrefixed(&body) || !s.Empty() ||
+		!body.Skip(4+4) ||
+		!body.ReadUint8LengthPrefixed(&nonce) ||
+		!body.ReadUint16LengthPrefixed(&ticket) || ticket.Empty() ||
+		!body.ReadUint16LengthPrefixed(&extensions) || !body.Empty() {
+		return false
+	}
+	for !extensions.Empty() {
+		if !extensions.ReadUint16(&extension) || !extensions.ReadUint16LengthPrefixed(&data) {
+			return false
+		}
+	}
+	return true
+}
+
+// ticketCache lets crypto/tls read the server's first session tickets, which is
+// the only way for it to store them in the config's ClientSessionCache.
+//
+// It is the transport that the connection reads from. As long as nothing but
+// tickets has come it keeps a copy of the records; when package record has opened
+// one that ends a ticket, the copy is fed to the [tls.Conn] that did the
+// handshake, which opens it with its own keys, at its own sequence number. The
+// [tls.Conn] cannot see, send or close anything else. With the first record that
+// brings something else this is over, and the [tls.Conn] is dropped.
+//
+// All of it happens inside the connection's Read.
+type ticketCache struct {
+	net.Conn
+	t      *transport
+	tls    *tls.Conn // nil when it is over
+	opener *record.Opener
+	raw    []byte // received and not fed
+	fed    uint64 // records fed
+}
+
+func newTicketCache(t *transport, tc *tls.Conn, opener *record.Opener, unread []byte) *ticketCache {
+	return &ticketCache{
+		Conn:   t.conn,
+		t:      t,
+		tls:    tc,
+		opener: opener,
+		raw:    append([]byte(nil), unread...),
+	}
+}
+
+// Read implements net.Conn.
+func (c *ticketCache) Read(p []byte) (int, error) {
+	if c.tls == nil {
+		return c.Conn.Read(p)
+	}
+	// Everything that has been opened and fed was a ticket.
+	if c.opener.Generation() > 0 || c.opener.Seq() != c.fed && !c.opener.HandshakePartial() {
+		c.stop()
+		return c.Conn.Read(p)
+	}
+	n, err := c.Conn.Read(p)
+	if len(c.raw)+n > maxTicketsSize {
+		c.stop()
+	} else {
+		c.raw = append(c.raw, p[:n]...)
+	}
+	return n, err
+}
+
+// store feeds crypto/tls the records up to the one that was opened last. It
+// reports whether crypto/tls took them.
+func (c *ticketCache) store() bool {
+	if c.tls == nil {
+		return false
+	}
+	if c.opener.Generation() > 0 {
+		c.stop()
+		return false
+	}
+	size := 0
+	for n := c.opener.Seq() - c.fed; n > 0; n-- {
+		size += recordSize(c.raw[size:])
+	}
+	c.fed = c.opener.Seq()
+	c.t.feed = c.raw[:size]
+	c.raw = c.raw[size:]
+	var data [512]byte
+	for {
+		// Application data may have come before this ticket in one read of the
+		// transport. crypto/tls is given it too and it is dropped here.
+		_, err := c.tls.Read(data[:])
+		clear(data[:])
+		if errors.Is(err, drained{}) && len(c.t.feed) == 0 {
+			return true
+		}
+		if err != nil {
+			c.stop()
+			return false
+		}
+	}
+}
+
+// recordSize returns the size of the record that p begins with.
+func recordSize(p []byte) int {
+	return record.HeaderSize + int(p[3])<<8 + int(p[4])
+}
+
+func (c *ticketCache) stop() {
+	c.t.end(phaseOver)
+	c.t.feed = nil
+	c.tls, c.raw = nil, nil
+}
+
+// maxTicketsSize bounds the copy: a peer that has sent more than four large
+// records at once has sent something else than tickets.
+const maxTicketsSize = 4 * record.MaxRecordSize

@@ -1,0 +1,201 @@
+package cryptotls
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"example.com/splitseal/record"
+)
+
+// transport is what crypto/tls holds in place of the connection.
+//
+// While the handshake runs it hands crypto/tls at most the rest of the record
+// that is being read, however much crypto/tls asks for: crypto/tls reads ahead
+// as far as its buffer has room, and what it had read of the application's
+// records would be out of reach. It keeps what went both ways, from which
+// [sealedRecords] works out the sequence numbers.
+//
+// Afterwards it either passes everything on, for a TLS 1.2 peer, or nothing: no
+// byte, no deadline and no Close gets through to the connection any more.
+type transport struct {
+	conn  net.Conn
+	phase atomic.Int32
+	log   keyLog
+
+	// Of the goroutine that runs the handshake, and then of the one that reads.
+	buf            []byte // read from conn; buf[r:w] is not handed on yet
+	r, w           int
+	left           int    // bytes of the current record not handed on yet
+	sent, received []byte // while the handshake runs
+	feed           []byte // phaseTickets: what is there to read
+}
+
+// The phases of a transport.
+const (
+	phaseHandshake int32 = iota
+	phasePassing         // crypto/tls keeps the connection
+	phaseTickets         // reads see only what was fed, everything else fails
+	phaseOver            // everything fails
+)
+
+var (
+	errHandedOver = errors.New("cryptotls: connection was handed over to package record")
+	errTooLong    = errors.New("cryptotls: handshake above the size limit")
+)
+
+// drained is what crypto/tls reads when all that was fed to it is used up. That
+// it is temporary and a timeout leaves crypto/tls's read side as it is, so that
+// it can be fed again.
+type drained struct{}
+
+func (drained) Error() string   { return "cryptotls: no ticket to read" }
+func (drained) Timeout() bool   { return true }
+func (drained) Temporary() bool { return true }
+
+func newTransport(conn net.Conn) *transport {
+	return &transport{conn: conn, buf: make([]byte, readSize)}
+}
+
+// Read implements net.Conn.
+func (t *transport) Read(p []byte) (int, error) {
+	switch t.phase.Load() {
+	case phasePassing:
+		if t.r == t.w {
+			t.buf = nil
+			return t.conn.Read(p)
+		}
+		n := copy(p, t.buf[t.r:t.w])
+		t.r += n
+		return n, nil
+	case phaseTickets:
+		if len(t.feed) == 0 {
+			return 0, drained{}
+		}
+		n := copy(p, t.feed)
+		t.feed = t.feed[n:]
+		return n, nil
+	case phaseOver:
+		return 0, errHandedOver
+	}
+	if len(p) == 0 {
+		return 0, nil
+	}
+	if t.left == 0 {
+		switch err := t.fill(record.HeaderSize); {
+		case err == nil:
+			t.left = record.HeaderSize + int(t.buf[t.r+3])<<8 + int(t.buf[t.r+4])
+		case t.r == t.w:
+			return 0, err
+		default:
+			t.left = t.w - t.r // an incomplete header, and then the error again
+		}
+	} else if err := t.fill(1); err != nil {
+		return 0, err
+	}
+	n := copy(p[:min(len(p), t.left)], t.buf[t.r:t.w])
+	if len(t.received)+n > maxHandshakeSize {
+		return 0, errTooLong
+	}
+	t.received = append(t.received, t.buf[t.r:t.r+n]...)
+	t.r += n
+	t.left -= n
+	return n, nil
+}
+
+// fill reads from the connection until size bytes are there.
+func (t *transport) fill(size int) error {
+	if t.w-t.r >= size {
+		return nil
+	}
+	t.w = copy(t.buf, t.buf[t.r:t.w])
+	t.r = 0
+	n, err := io.ReadAtLeast(t.conn, t.buf[t.w:], size-t.w)
+	t.w += n
+	if err == io.ErrUnexpectedEOF {
+		err = io.EOF // crypto/tls knows what it misses
+	}
+	return err
+}
+
+// Write implements net.Conn.
+func (t *transport) Write(p []byte) (int, error) {
+	switch t.phase.Load() {
+	case phasePassing:
+		return t.conn.Write(p)
+	case phaseTickets, phaseOver:
+		return 0, errHandedOver
+	}
+	if len(t.sent)+len(p) > maxHandshakeSize {
+		return 0, errTooLong
+	}
+	t.sent = append(t.sent, p...)
+	return t.conn.Write(p)
+}
+
+// Close implements net.Conn. crypto/tls calls it from another goroutine when
+// the context of the handshake ends.
+func (t *transport) Close() error {
+	if t.over() {
+		return errHandedOver
+	}
+	return t.conn.Close()
+}
+
+func (t *transport) over() bool { return t.phase.Load() > phasePassing }
+
+// LocalAddr implements net.Conn.
+func (t *transport) LocalAddr() net.Addr { return t.conn.LocalAddr() }
+
+// RemoteAddr implements net.Conn.
+func (t *transport) RemoteAddr() net.Addr { return t.conn.RemoteAddr() }
+
+// SetDeadline implements net.Conn.
+func (t *transport) SetDeadline(d time.Time) error {
+	return t.deadline(t.conn.SetDeadline, d)
+}
+
+// SetReadDeadline implements net.Conn.
+func (t *transport) SetReadDeadline(d time.Time) error {
+	return t.deadline(t.conn.SetReadDeadline, d)
+}
+
+// SetWriteDeadline implements net.Conn. The Close of an abandoned [tls.Conn]
+// sets one in the past, which must not reach the connection.
+func (t *transport) SetWriteDeadline(d time.Time) error {
+	return t.deadline(t.conn.SetWriteDeadline, d)
+}
+
+func (t *transport) deadline(set func(time.Time) error, d time.Time) error {
+	if t.over() {
+		return errHandedOver
+	}
+	return set(d)
+}
+
+// end ends the handshake. It returns what was read from the connection and not
+// handed to crypto/tls, which the caller now owns unless phase is phasePassing.
+func (t *transport) end(phase int32) (unread []byte) {
+	t.phase.Store(phase)
+	t.sent, t.received = nil, nil
+	if phase == phasePassing {
+		return nil
+	}
+	unread = t.buf[t.r:t.w]
+	t.buf, t.r, t.w = nil, 0, 0
+	return unread
+}
+
+// Tuned here.
+const (
+	// readSize is how much one read from the connection asks for: most
+	// handshakes' flights in one or two reads.
+	readSize = 4096
+
+	// maxHandshakeSize bounds what is kept of either direction. crypto/tls takes
+	// certificate messages of 256 KiB, cut into records of any size; a peer
+	// that needs more than this has cut them very small.
+	maxHandshakeSize = 1 << 20
+)
