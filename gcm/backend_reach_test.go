@@ -69,35 +69,45 @@ func kernels(names []string) (found []string) {
 // copies it or takes a short path.
 const reachSize = 1 << 14
 
-// faultingText returns reachSize bytes that fault, followed by memory that
-// does not, for a content type and a tag.
+// reachMargin is readable memory on each side of a text that faults, more than
+// a backend moves at the seam of two pieces.
+const reachMargin = 1024
+
+// faultingText returns reachSize bytes that fault, between memory that does
+// not: reachMargin bytes in front, and as many behind.
 func faultingText(t *testing.T) []byte {
 	t.Helper()
-	mem, err := unix.Mmap(-1, 0, reachSize+os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	page := os.Getpagesize()
+	mem, err := unix.Mmap(-1, 0, reachSize+2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { unix.Munmap(mem) })
-	if err := unix.Mprotect(mem[:reachSize], unix.PROT_NONE); err != nil {
+	if err := unix.Mprotect(mem[page:page+reachSize], unix.PROT_NONE); err != nil {
 		t.Fatal(err)
 	}
-	return mem
+	return mem[page-reachMargin : page+reachSize+reachMargin]
 }
 
 // entryPoints returns every call of tgt that reads text or ciphertext, made
 // with those on inaccessible memory.
 func entryPoints(t *testing.T, tgt *target) map[string]func() {
 	const n = reachSize
-	mem := faultingText(t)
+	guarded := faultingText(t)
+	mem := guarded[reachMargin:]
 	text := mem[:n:n]
 	tag := tgt.aead.Overhead()
 	sealed := mem[: n+tag : n+tag]
 	nonce, aad := pool[:tgt.aead.NonceSize()], pool[300:305]
 	out := make([]byte, n+1+gcm.TagSize)
+	// Pieces meet where memory can be read, so that what moves there does not
+	// fault before a kernel does.
+	pieces := [][]byte{pool[:100], guarded, nil, pool[200:231]}
+	gathered := make([]byte, 100+len(guarded)+31+gcm.TagSize)
 	calls := map[string]func(){
 		"Seal":          func() { tgt.aead.Seal(out[:0], nonce, text, aad) },
 		"Seal in place": func() { tgt.aead.Seal(sealed[:0], nonce, text, aad) },
-		"SealGather":    func() { tgt.aead.SealGather(out[:0], nonce, [][]byte{text[:n/2], text[n/2:]}, aad) },
+		"SealGather":    func() { tgt.aead.SealGather(gathered[:0], nonce, pieces, aad) },
 		"SealSplit":     func() { tgt.aead.SealSplit(out[:n+1+tag], nonce, text, aad) },
 		"Open":          func() { tgt.aead.Open(out[:0], nonce, sealed, aad) },
 		"Open in place": func() { tgt.aead.Open(sealed[:0], nonce, sealed, aad) },
@@ -108,7 +118,7 @@ func entryPoints(t *testing.T, tgt *target) map[string]func() {
 		calls["RecordKey.Seal"] = func() { k.Seal(out, 1, 2, 5, text, 23) }
 		calls["RecordKey.Seal in place"] = func() { k.Seal(mem[:n+1+gcm.TagSize], 1, 2, 5, text, 23) }
 		calls["RecordKey.SealSplit"] = func() { k.SealSplit(out, 1, 2, 5, text) }
-		calls["RecordKey.SealGather"] = func() { k.SealGather(out[:n+gcm.TagSize], 1, 2, 5, [][]byte{text[:n/2], text[n/2:]}) }
+		calls["RecordKey.SealGather"] = func() { k.SealGather(gathered, 1, 2, 5, pieces) }
 		calls["RecordKey.OpenSplit"] = func() { k.OpenSplit(out[:n-1], 1, 2, 5, sealed) }
 		calls["RecordKey.OpenSplit in place"] = func() { k.OpenSplit(nil, 1, 2, 5, sealed) }
 	}
@@ -178,7 +188,7 @@ func TestBackendNotReached(t *testing.T) {
 					t.Errorf("%s: Backend() = %s", what, got)
 				}
 				calls := entryPoints(t, tgt)
-				mem := faultingText(t)
+				mem := faultingText(t)[reachMargin:]
 				text, aad := pool[:100], pool[200:213]
 				nonce := pool[300 : 300+size.nonce]
 				calls["Seal, nonce"] = func() { tgt.aead.Seal(nil, mem[:size.nonce], text, aad) }
