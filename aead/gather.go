@@ -26,8 +26,8 @@ var ErrOpen = gcm.ErrOpen
 //
 // Text and output may be exactly the same memory, or none in common; nonce and
 // additional data share none with the output. Where an open puts plaintext
-// elsewhere, the ciphertext is working space, which ends as it was or as
-// zeros. After a failed open all outputs hold zeros and the error is [ErrOpen].
+// elsewhere, the ciphertext is working space, of which each byte ends as it
+// was or as zero. After a failed open all outputs hold zeros and the error is [ErrOpen].
 //
 // All methods panic on a wrong nonce size, on lengths that do not fit and on
 // an invalid overlap, before they write anything. They may be called

@@ -197,8 +197,8 @@ func (p *Protector) SealGather(out []byte, header uint64, pieces [][]byte) error
 //
 // prefix may be exactly body[:len(prefix)], or empty, and then all of body is
 // opened in place; otherwise it must not overlap body. When prefix is
-// elsewhere, body[:len(prefix)] is working space: on return it holds the
-// ciphertext that it held before, or zeros. The tag is not written.
+// elsewhere, body[:len(prefix)] is working space: on return each of
+// its bytes is what it was before, or zero. The tag is not written.
 //
 // Open uses the current sequence number, and adds one only if body verifies.
 // If it does not, Open returns [ErrOpen], and prefix and body[len(prefix) :

@@ -1,9 +1,27 @@
 package gcm_test
 
-import "testing"
+import (
+	"testing"
+
+	"example.com/splitseal/internal/asm"
+)
 
 // backendNames returns the backends that this build can run on this machine.
-func backendNames() []string { return []string{"portable"} }
+func backendNames() (names []string) {
+	for _, b := range asm.Backends() {
+		names = append(names, b.String())
+	}
+	return names
+}
 
 // forceBackend makes keys use the named backend until restore is called.
-func forceBackend(tb testing.TB, name string) (restore func()) { return func() {} }
+func forceBackend(tb testing.TB, name string) (restore func()) {
+	tb.Helper()
+	for _, b := range asm.Backends() {
+		if b.String() == name {
+			return asm.Force(b)
+		}
+	}
+	tb.Fatalf("this machine cannot run backend %s", name)
+	return nil
+}

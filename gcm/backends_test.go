@@ -593,13 +593,17 @@ func (x *exam) openedSplit(prefix, buf []byte) {
 	x.same("the tag", buf[n:], m.sealed[n:])
 }
 
-// workingSpace fails unless b, which an open may use but owes nobody, holds
-// the ciphertext that it held before, or zeros.
+// workingSpace fails unless every byte of b, which an open may use but owes
+// nobody, is that of the ciphertext that it held before, or zero.
 func (x *exam) workingSpace(b, ciphertext []byte) {
 	if bytes.Equal(b, ciphertext[:len(b)]) {
 		return
 	}
-	x.zero("working space that is not the ciphertext", b)
+	for i, c := range b {
+		if c != 0 && c != ciphertext[i] {
+			x.fail("working space holds %#x at %d, want %#x or zero", c, i, ciphertext[i])
+		}
+	}
 }
 
 func (x *exam) openScatter() {

@@ -43,6 +43,7 @@ import (
 	"errors"
 	"fmt"
 
+	"example.com/splitseal/internal/asm"
 	"example.com/splitseal/internal/mem"
 )
 
@@ -132,6 +133,9 @@ func newAEAD(key []byte, nonceSize, tagSize int) (*AEAD, error) {
 func checkKey(key []byte) error {
 	if fips140.Enforced() {
 		return errFIPS
+	}
+	if err := asm.Err(); err != nil {
+		return err
 	}
 	switch len(key) {
 	case 16, 24, 32:
@@ -260,8 +264,8 @@ func (a *AEAD) Open(dst, nonce, ciphertext, additionalData []byte) ([]byte, erro
 // prefix may be exactly buf[:len(prefix)], or empty, and then all of buf is
 // opened in place; otherwise it must not overlap buf. Neither prefix nor buf
 // may overlap nonce or additionalData. When prefix is elsewhere,
-// buf[:len(prefix)] is working space: on return it holds the ciphertext that
-// it held before, or zeros, depending on the backend. The tag is not written.
+// buf[:len(prefix)] is working space: on return each of its bytes is what it
+// was before, or zero. The tag is not written.
 //
 // If buf does not verify, OpenSplit returns [ErrOpen], and prefix and
 // buf[len(prefix) : len(buf)-Overhead] hold zeros. So a buffer cannot be tried
@@ -297,8 +301,8 @@ func (a *AEAD) OpenSplit(prefix, nonce, buf, additionalData []byte) error {
 // A piece may stand exactly where its ciphertext is; otherwise it must not
 // overlap ciphertext. Pieces must not overlap each other, and neither they nor
 // ciphertext may overlap nonce or additionalData. Those parts of ciphertext
-// that are not pieces are working space: on return they hold the bytes that
-// they held before, or zeros, depending on the backend. The tag is not written.
+// that are not pieces are working space: on return each of their bytes is
+// what it was before, or zero. The tag is not written.
 //
 // If ciphertext does not verify, OpenScatter returns [ErrOpen] and all pieces
 // hold zeros. A ciphertext shorter than the tag or longer than any that Seal
@@ -504,9 +508,8 @@ func (k *RecordKey) SealGather(out []byte, seq, ad uint64, adSize int, pieces []
 //
 // prefix may be exactly buf[:len(prefix)], or empty, and then all of buf is
 // opened in place; otherwise it must not overlap buf. When prefix is
-// elsewhere, buf[:len(prefix)] is working space: on return it holds the
-// ciphertext that it held before, or zeros, depending on the backend. The tag
-// is not written.
+// elsewhere, buf[:len(prefix)] is working space: on return each of
+// its bytes is what it was before, or zero. The tag is not written.
 //
 // If buf does not verify, OpenSplit returns [ErrOpen], and prefix and
 // buf[len(prefix) : len(buf)-TagSize] hold zeros. A buf shorter than the tag

@@ -1,0 +1,50 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	"github.com/mmcloughlin/avo/operand"
+)
+
+// hashKernel emits GHASH of whole blocks, for additional data of more than one
+// block. It needs no powers but the shortPowers lowest, and is not tuned: a
+// block at a time, a reduction for every shortPowers blocks.
+func (d design) hashKernel() {
+	TEXT(d.name+"Hash", NOSPLIT, "func(k, hash, data *byte, blocks uint64)")
+	p := d.plan().lowLane()
+	p.end = p.dst // the only pointer into the table that is needed
+	hash, blocks, turn := p.left, p.slots, p.count
+	x := low(p.x0)
+
+	MOVQ(arg("k"), p.key)
+	MOVQ(arg("hash"), hash)
+	MOVQ(arg("data"), p.src)
+	MOVQ(arg("blocks"), blocks)
+	LEAQ(at(p.key, keyPowersEnd), p.end)
+	move(at(hash, 0), low(p.x1))
+
+	Label("turn")
+	// turn = min(blocks, shortPowers), power = H^turn
+	MOVL(operand.U32(d.shortPowers()), turn.As32())
+	CMPQ(blocks, turn)
+	CMOVQCS(blocks, turn)
+	SUBQ(turn, blocks)
+	MOVQ(turn, p.t0)
+	SHLQ(operand.U8(4), p.t0)
+	MOVQ(p.end, p.power)
+	SUBQ(p.t0, p.power)
+	p.startSum(low(p.x1), at(p.power, 0))
+
+	Label("block")
+	run(p.load(at(p.src, 0), x))
+	run(p.mul(x, at(p.power, 0)))
+	ADDQ(operand.U8(blockSize), p.src)
+	ADDQ(operand.U8(blockSize), p.power)
+	DECQ(turn)
+	JNZ(target("block"))
+	move(p.reduce(), low(p.x1))
+	TESTQ(blocks, blocks)
+	JNZ(target("turn"))
+
+	move(low(p.x1), at(hash, 0))
+	RET()
+}

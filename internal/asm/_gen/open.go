@@ -1,0 +1,264 @@
+package main
+
+import (
+	"fmt"
+
+	. "github.com/mmcloughlin/avo/build"
+	"github.com/mmcloughlin/avo/operand"
+)
+
+// openKernel emits the open. It has the shape of the seal, but ciphertext is
+// there from the start, so each batch is hashed while it is decrypted.
+func (d design) openKernel() {
+	TEXT(d.name+"Open", NOSPLIT, "func("+textArguments+") (ok, last uint64)")
+	p := d.plan()
+	p.enter()
+
+	mask, text := p.maskVector(), p.firstText()
+	trailerSize := func(to operand.Op) { MOVQ(arg("trailer"), to) }
+
+	// The results of a call that does not end the text.
+	XORL(p.t0.As32(), p.t0.As32())
+	MOVQ(p.t0, result("ok"))
+	MOVQ(p.t0, result("last"))
+
+	MOVQ(arg("s"), p.t0)
+	TESTQ(p.t0, p.t0)
+	JNZ(target("stream"))
+
+	// slots = blocks of text + 3
+	p.textSize(trailerSize)
+	LEAQ(at(p.t1, blockSize-1+3*blockSize), p.slots)
+	SHRQ(operand.U8(4), p.slots)
+	p.startGroup()
+	CMPQ(p.t1, operand.U32(p.firstBatchSize()))
+	JBE(target("short"))
+
+	Label("first_batch")
+	p.startAD()
+	p.firstCounters(mask, batchVectors)
+	p.rounds(p.state[mask:], p.hashMemory(at(p.src, -text*p.width), text, batchVectors))
+	p.loadLastKey()
+	p.keepMask(p.state[mask])
+	p.cryptVectors(p.state[text:])
+	p.moveOn(p.firstBatchSize())
+	p.nextBatch(p.suspendStream)
+
+	Label("next")
+	CMPQ(p.left, operand.U32(p.batchSize()))
+	JB(target("run_end"))
+	align()
+	Label("batch")
+	p.counters(0, batchVectors)
+	p.rounds(p.state[:], p.hashMemory(at(p.src, 0), 0, batchVectors))
+	p.loadLastKey()
+	p.cryptVectors(p.state[:])
+	p.moveOn(p.batchSize())
+	p.nextBatch(p.suspendStream)
+	CMPQ(p.left, operand.U32(p.batchSize()))
+	JAE(target("batch"))
+
+	Label("run_end")
+	p.nextRun(p.dst, "next")
+
+	// Here less than a batch is left.
+	p.textSize(trailerSize)
+	TESTQ(p.t1, p.t1)
+	JZ(target("finish"))
+	p.lastBlock()
+	p.loadLastOfAll()
+	p.storePartial()
+	restLabel := func(n int) string { return fmt.Sprintf("rest_%d", n) }
+	p.byVectors(1, batchVectors, restLabel)
+	for n := 1; n <= batchVectors; n++ {
+		Label(restLabel(n))
+		p.counters(0, n)
+		p.rounds(p.state[:n], p.hashRest(n, 0))
+		p.openRest(p.state[:n])
+		JMP(target("finish"))
+	}
+
+	Label("stream")
+	p.streamSlots()
+	CMPL(at(p.t0, streamCounter), operand.U8(0))
+	JNE(target("continue"))
+	ADDQ(operand.U8(2), p.slots)
+	p.startGroup()
+	JMP(target("first_batch"))
+	Label("continue")
+	p.continueStream()
+	JMP(target("next"))
+
+	Label("short")
+	p.startAD()
+	TESTQ(p.t1, p.t1)
+	JZ(target("short_0"))
+	p.lastBlock()
+	CMPQ(p.t1, operand.U8(blockSize))
+	JB(target("short_block"))
+	p.loadLastOfAll()
+	JMP(target("short_loaded"))
+	Label("short_block")
+	p.loadShort(p.t1)
+	XORL(p.t0.As32(), p.t0.As32()) // the last block is the first
+	Label("short_loaded")
+	p.storePartial()
+	shortLabel := func(n int) string { return fmt.Sprintf("short_%d", n) }
+	p.byVectors(1, batchVectors-text, shortLabel)
+	for n := 0; n <= batchVectors-text; n++ {
+		Label(shortLabel(n))
+		p.firstCounters(mask, text+n)
+		p.rounds(p.state[mask:text+n], p.hashRest(n, text))
+		p.loadLastKey()
+		p.keepMask(p.state[mask])
+		if n > 0 {
+			p.openRest(p.state[text : text+n])
+		}
+		if n < batchVectors-text {
+			JMP(target("finish"))
+		}
+	}
+
+	// The tags are compared whole, in a time that does not depend on them.
+	Label("finish")
+	x := p.tag()
+	add(x, operand.Mem{Base: p.src, Index: p.t1, Scale: 1}, x)
+	XORL(p.t0.As32(), p.t0.As32())
+	VPTEST(x, x)
+	SETEQ(p.t0.As8())
+	MOVQ(p.t0, result("ok"))
+	p.leave()
+}
+
+// loadLastOfAll is loadLast for the last of p.t1 bytes at p.src, the trailer
+// included.
+func (p plan) loadLastOfAll() {
+	MOVQ(p.last, p.count) // what the last block has of p.left bytes
+	MOVQ(p.t1, p.last)
+	SUBQ(p.t0, p.last)
+	p.loadLast(p.t1)
+	MOVQ(p.count, p.last)
+}
+
+// hashRest adds n vectors of text to the sum, of which the last is in the
+// frame. first is the number in the batch of the first one.
+func (p plan) hashRest(n, first int) []step {
+	if n == 0 {
+		return nil
+	}
+	var steps []step
+	power := func(i int) operand.Mem { return at(p.power, (first+i)*p.width) }
+	text := func(i int) operand.Mem {
+		if i == n-1 {
+			return p.frame.partial
+		}
+		return at(p.src, i*p.width)
+	}
+	for i := 0; i < n; i += 2 {
+		steps = append(steps, p.load(text(i), p.x0)...)
+		if i+1 == n {
+			steps = append(steps, p.mul(p.x0, power(i))...)
+			break
+		}
+		steps = append(steps, p.load(text(i+1), p.x1)...)
+		steps = append(steps, p.mulPair(p.x0, p.x1, power(i))...)
+	}
+	return steps
+}
+
+// openRest finishes the last p.t1 bytes of text. The first p.left of them go
+// to dst, and one more is a result if there is a trailer.
+//
+// Nothing behind these bytes is written. The last block is stored so that it
+// ends where they end, together with the bytes before it, which are there
+// already: shuffled into place, with what dst holds in front. That takes 16
+// bytes of text in dst; only texts that are shorter as a whole are stored
+// piece by piece.
+func (p plan) openRest(state []vec) {
+	p.loadLastKey()
+	n := len(state) - 1
+	p.cryptVectors(state[:n])
+
+	x := state[n]
+	p.lastRound(x, p.frame.partial)
+	block := low(x)
+	if p.lanes() > 1 {
+		alone := newLabel("alone_")
+		LEAQ(at(p.t1, -1), p.t0)
+		TESTB(operand.U8(blockSize), p.t0.As8())
+		JZ(target(alone))
+		move(block, at(p.dst, n*p.width))
+		highBlock(x, block)
+		Label(alone)
+	}
+	move(block, p.frame.partial)
+
+	stored := newLabel("stored_")
+	end := func(bytes int) operand.Mem {
+		return operand.Mem{Base: p.dst, Index: p.left, Scale: 1, Disp: -bytes}
+	}
+	if n == 0 {
+		whole := newLabel("whole_")
+		CMPQ(p.left, operand.U8(blockSize))
+		JAE(target(whole))
+		p.storeShort(stored)
+		Label(whole)
+	}
+	shuffle, before := low(p.x0), low(p.x1)
+	LEAQ(window, p.t0)
+	VMOVDQU(operand.Mem{Base: p.t0, Index: p.last, Scale: 1}, shuffle)
+	VPSHUFB(shuffle, block, block)
+	VMOVDQU(end(blockSize), before)
+	VPBLENDVB(shuffle, before, block, block)
+	VMOVDQU(block, end(blockSize))
+	Label(stored)
+
+	noTrailer := newLabel("no_trailer_")
+	CMPQ(arg("trailer"), operand.U8(0))
+	JE(target(noTrailer))
+	MOVBLZX(p.frame.partial.Idx(p.last, 1), p.t0.As32())
+	MOVQ(p.t0, result("last"))
+	Label(noTrailer)
+}
+
+// storeShort stores the first p.left < 16 bytes of the block in the frame to
+// dst, where more than that may not exist, and jumps to done.
+func (p plan) storeShort(done string) {
+	block := p.frame.partial
+	copyAt := func(m, to operand.Mem, r operand.Op, mov func(a, b operand.Op)) {
+		mov(m, r)
+		mov(r, to)
+	}
+	end := func(bytes int) operand.Mem {
+		return operand.Mem{Base: p.dst, Index: p.left, Scale: 1, Disp: -bytes}
+	}
+	blockEnd := func(bytes int) operand.Mem {
+		return block.Offset(-bytes).Idx(p.left, 1)
+	}
+	four, one := newLabel("four_bytes_"), newLabel("one_byte_")
+
+	CMPQ(p.left, operand.U8(8))
+	JB(target(four))
+	copyAt(block, at(p.dst, 0), p.t0, MOVQ)
+	copyAt(blockEnd(8), end(8), p.t0, MOVQ)
+	JMP(target(done))
+
+	Label(four)
+	CMPQ(p.left, operand.U8(4))
+	JB(target(one))
+	copyAt(block, at(p.dst, 0), p.t0.As32(), MOVL)
+	copyAt(blockEnd(4), end(4), p.t0.As32(), MOVL)
+	JMP(target(done))
+
+	Label(one)
+	TESTQ(p.left, p.left)
+	JZ(target(done))
+	// The first byte, the one in the middle and the last are all there are.
+	copyAt(block, at(p.dst, 0), p.t0.As8(), MOVB)
+	MOVQ(p.left, p.count)
+	SHRQ(operand.U8(1), p.count)
+	MOVB(block.Idx(p.count, 1), p.t0.As8())
+	MOVB(p.t0.As8(), operand.Mem{Base: p.dst, Index: p.count, Scale: 1})
+	copyAt(blockEnd(1), end(1), p.t0.As8(), MOVB)
+	JMP(target(done))
+}

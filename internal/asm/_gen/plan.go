@@ -1,0 +1,143 @@
+package main
+
+import (
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// A design is what distinguishes the kernels that this generator makes: the
+// width of their vectors and the numbers that follow from it or were measured.
+type design struct {
+	// name is the backend's name and the prefix of its kernels.
+	name string
+
+	// width is the size of a vector in bytes, 16 or 32.
+	width int
+
+	// groupBatches is the number of batches between two reductions of the
+	// hash. Fewer cost reductions, more cost powers in the cache.
+	groupBatches int
+}
+
+var (
+	// aesni uses 16-byte vectors only. 6 batches of 8 blocks a reduction.
+	aesni = design{name: "aesni", width: 16, groupBatches: 6}
+
+	// vaes uses 32-byte vectors. 3 batches of 16 blocks a reduction.
+	vaes = design{name: "vaes", width: 32, groupBatches: 3}
+)
+
+// batchVectors is the number of vectors that are encrypted together. AES has a
+// latency of 3 or 4 cycles and a throughput of 2 a cycle, so 8 keep it busy.
+// All 16 registers are in use then; see plan.
+const batchVectors = 8
+
+const blockSize = 16
+
+// lanes is the number of blocks in a vector.
+func (d design) lanes() int { return d.width / blockSize }
+
+// batchBlocks is the number of blocks, or slots, in a batch.
+func (d design) batchBlocks() int { return batchVectors * d.lanes() }
+
+// batchSize is the number of bytes in a batch.
+func (d design) batchSize() int { return batchVectors * d.width }
+
+// firstText is the first vector of batch 0 that holds text. Slots 0 and 1 come
+// before it: two vectors of one block each, or one vector of two.
+func (d design) firstText() int { return 2 / d.lanes() }
+
+// firstBatchSize is the number of bytes of text in batch 0.
+func (d design) firstBatchSize() int { return d.batchSize() - 2*blockSize }
+
+// groupBlocks is the number of slots that a whole group covers.
+func (d design) groupBlocks() int { return d.groupBatches * d.batchBlocks() }
+
+// maxPowers is the number of slots that the last group may cover, and so the
+// highest power of H in the table. A text's end is up to a batch of text and
+// the block of lengths; it must never stand alone in a group, so that only
+// whole batches end one.
+func (d design) maxPowers() int { return d.groupBlocks() + d.batchBlocks() + 1 }
+
+// plan is the register plan of the seal and open kernels.
+//
+// All 16 vector registers are in use while a batch is encrypted, so what lives
+// longer than that and is used rarely stays in the frame. R14 is the runtime's
+// g, R15 is lost where the code is linked dynamically, BP and SP are the stack.
+type plan struct {
+	design
+
+	// state[i] is vector i of the batch: in turn its counter blocks, the state
+	// of its AES rounds, and its output. Scratch between batches.
+	state [batchVectors]reg.VecPhysical
+
+	// roundKey is the round key in use, in every lane. Scratch between rounds.
+	roundKey reg.VecPhysical
+
+	// sum is the sum of products that are not reduced yet; kept.
+	sum product
+
+	// x0 and x1 are two vectors that are being hashed; scratch.
+	x0, x1 reg.VecPhysical
+
+	// halves and term are scratch of one multiplication.
+	halves, term reg.VecPhysical
+
+	key     reg.GPPhysical // input; kept: the Key
+	dst     reg.GPPhysical // input; kept: where the next output goes
+	src     reg.GPPhysical // input; kept: where the next text comes from
+	left    reg.GPPhysical // input; kept: bytes of text from src that are left
+	power   reg.GPPhysical // kept: the power of H of the next slot to hash
+	end     reg.GPPhysical // kept: just behind H¹
+	slots   reg.GPPhysical // kept: slots from the next one to hash to the last
+	counter reg.GPPhysical // kept: counter of the next batch's slot 0
+	last    reg.GPPhysical // in tails: size of the last block, 1 to 16
+
+	count reg.GPPhysical // scratch, and shift count
+	t0    reg.GPPhysical // scratch
+	t1    reg.GPPhysical // scratch
+
+	frame frame
+}
+
+// frame is what the kernels keep in memory, 16 or 32 bytes each.
+type frame struct {
+	nonce   operand.Mem // per-record nonce, counter 0, with the first round key added
+	mask    operand.Mem // E(J₀), which the hash is added to
+	partial operand.Mem // a vector: the last text, zeros behind it
+}
+
+var vectors = [16]reg.VecPhysical{
+	reg.Y0, reg.Y1, reg.Y2, reg.Y3, reg.Y4, reg.Y5, reg.Y6, reg.Y7,
+	reg.Y8, reg.Y9, reg.Y10, reg.Y11, reg.Y12, reg.Y13, reg.Y14, reg.Y15,
+}
+
+func (d design) plan() plan {
+	v := func(i int) reg.VecPhysical { return d.sized(vectors[i]) }
+	p := plan{
+		design:   d,
+		roundKey: v(8),
+		sum:      product{lo: v(9), mid: v(10), hi: v(11)},
+		x0:       v(12),
+		x1:       v(13),
+		halves:   v(14),
+		term:     v(15),
+
+		key:     reg.R8,
+		dst:     reg.RDI,
+		src:     reg.RSI,
+		left:    reg.RDX,
+		power:   reg.RBX,
+		end:     reg.R9,
+		slots:   reg.R10,
+		counter: reg.R11,
+		last:    reg.R13,
+		count:   reg.RCX,
+		t0:      reg.RAX,
+		t1:      reg.R12,
+	}
+	for i := range p.state {
+		p.state[i] = v(i)
+	}
+	return p
+}

@@ -1,0 +1,306 @@
+package main
+
+import (
+	"fmt"
+
+	. "github.com/mmcloughlin/avo/build"
+	"github.com/mmcloughlin/avo/gotypes"
+	"github.com/mmcloughlin/avo/operand"
+)
+
+// arg is the memory of an argument.
+func arg(name string) operand.Mem { return address(Param(name)) }
+
+// result is the memory of a result.
+func result(name string) operand.Mem { return address(Return(name)) }
+
+func address(c gotypes.Component) operand.Mem {
+	b, err := c.Resolve()
+	if err != nil {
+		panic(err)
+	}
+	return b.Addr
+}
+
+// textArguments are the arguments that seal and open share.
+const textArguments = "k *byte, dst, src *byte, size, trailer, nonceLo, nonceHi, adLo, adHi, adBits, textBits uint64, s *byte"
+
+// enter loads what every call needs.
+func (p *plan) enter() {
+	p.frame = frame{
+		nonce:   AllocLocal(blockSize),
+		mask:    AllocLocal(blockSize),
+		partial: AllocLocal(2 * blockSize),
+	}
+	MOVQ(arg("k"), p.key)
+	MOVQ(arg("dst"), p.dst)
+	MOVQ(arg("src"), p.src)
+	MOVQ(arg("size"), p.left)
+	LEAQ(at(p.key, keyPowersEnd), p.end)
+	p.loadNonce(arg("nonceLo"), arg("nonceHi"))
+}
+
+// startAD starts the sum with the block of additional data, which is slot 1.
+func (p plan) startAD() {
+	x := low(p.x0)
+	MOVQ(arg("adLo"), p.t0)
+	VMOVQ(p.t0, x)
+	MOVQ(arg("adHi"), p.t0)
+	VPINSRQ(operand.U8(1), p.t0, x, x)
+	p.startSum(x, at(p.power, blockSize))
+}
+
+// streamSlots sets p.slots for the text of this call of stream p.t0, the block
+// of lengths included if the text ends here, slots 0 and 1 not.
+func (p plan) streamSlots() {
+	// slots = ⌈size/16⌉ + final: only a last call's size is no multiple of 16
+	MOVQ(at(p.t0, streamSize), p.slots)
+	ADDQ(operand.U8(blockSize-1), p.slots)
+	SHRQ(operand.U8(4), p.slots)
+	ADDQ(at(p.t0, streamFinal), p.slots)
+}
+
+// continueStream takes up the counter, mask and hash of stream p.t0.
+func (p plan) continueStream() {
+	MOVL(at(p.t0, streamCounter), p.counter.As32())
+	move(at(p.t0, streamMask), low(p.x0))
+	move(low(p.x0), p.frame.mask)
+	move(at(p.t0, streamHash), low(p.x1))
+	p.startGroup()
+	p.startSum(low(p.x1), at(p.power, 0))
+}
+
+// suspendStream saves mask and hash in the stream and leaves.
+func (p plan) suspendStream(hash vec) {
+	MOVQ(arg("s"), p.t0)
+	move(hash, at(p.t0, streamHash))
+	move(p.frame.mask, low(p.x0))
+	move(low(p.x0), at(p.t0, streamMask))
+	p.leave()
+}
+
+// nextRun goes on to the next run of the stream, if there is one, and jumps to
+// more. to is what the run's address goes to. It falls through otherwise.
+func (p plan) nextRun(to operand.Op, more string) {
+	none := newLabel("no_run_")
+	MOVQ(arg("s"), p.t0)
+	TESTQ(p.t0, p.t0)
+	JZ(target(none))
+	MOVQ(at(p.t0, streamNext), p.t1)
+	CMPQ(p.t1, at(p.t0, streamEnd))
+	JE(target(none))
+	ADDQ(operand.U8(runLen), at(p.t0, streamNext))
+	MOVQ(at(p.t0, runText).Idx(p.t1, 1), to)
+	MOVQ(at(p.t0, runSize).Idx(p.t1, 1), p.left)
+	JMP(target(more))
+	Label(none)
+}
+
+// moveOn steps over n bytes of text.
+func (p plan) moveOn(n int) {
+	ADDQ(operand.U32(n), p.src)
+	ADDQ(operand.U32(n), p.dst)
+	SUBQ(operand.U32(n), p.left)
+}
+
+// cryptVectors finishes vectors of whole text: state[i] + text goes from src to
+// dst, offset 0 for the first one.
+func (p plan) cryptVectors(state []vec) {
+	for i, x := range state {
+		p.lastRound(x, at(p.src, i*p.width))
+		move(x, at(p.dst, i*p.width))
+	}
+}
+
+// tagAt sets x to the tag: the hash, with the block of lengths, plus E(J₀).
+func (p plan) tag() vec {
+	p.addLanes()
+	p.addLengths(arg("textBits"), arg("adBits"))
+	x := p.reduce()
+	VPSHUFB(reversal, x, x)
+	add(x, p.frame.mask, x)
+	return x
+}
+
+// sealKernel emits the seal. Hashing is one batch behind: while a batch is
+// encrypted, the one before it is read back from the output and hashed. So
+// neither waits for the other.
+func (d design) sealKernel() {
+	TEXT(d.name+"Seal", NOSPLIT, "func("+textArguments+")")
+	p := d.plan()
+	p.enter()
+
+	mask, text := p.maskVector(), p.firstText()
+	trailerSize := func(to operand.Op) {
+		MOVQ(arg("trailer"), to)
+		SHRQ(operand.U8(8), to)
+	}
+
+	MOVQ(arg("s"), p.t0)
+	TESTQ(p.t0, p.t0)
+	JNZ(target("stream"))
+
+	// slots = blocks of text + 3
+	p.textSize(trailerSize)
+	LEAQ(at(p.t1, blockSize-1+3*blockSize), p.slots)
+	SHRQ(operand.U8(4), p.slots)
+	p.startGroup()
+	CMPQ(p.t1, operand.U32(p.firstBatchSize()))
+	JBE(target("short"))
+
+	// encrypt is a batch, with steps woven in, from vector first on.
+	encrypt := func(steps []step) {
+		p.counters(0, batchVectors)
+		p.rounds(p.state[:], steps)
+		p.loadLastKey()
+		p.cryptVectors(p.state[:])
+		p.moveOn(p.batchSize())
+	}
+	// batchBehind is where the batch before dst is.
+	batchBehind := at(p.dst, -p.batchSize())
+
+	Label("first_batch")
+	p.startAD()
+	p.firstCounters(mask, batchVectors)
+	p.rounds(p.state[mask:], nil)
+	p.loadLastKey()
+	p.keepMask(p.state[mask])
+	p.cryptVectors(p.state[text:])
+	p.moveOn(p.firstBatchSize())
+
+	Label("second_batch")
+	CMPQ(p.left, operand.U32(p.batchSize()))
+	JAE(target("second_batch_whole"))
+	p.nextRun(p.src, "second_batch")
+	JMP(target("rest"))
+	Label("second_batch_whole")
+	encrypt(p.hashMemory(batchBehind, text, batchVectors))
+	p.nextBatch(nil)
+
+	Label("next")
+	CMPQ(p.left, operand.U32(p.batchSize()))
+	JB(target("run_end"))
+	align()
+	Label("batch")
+	encrypt(p.hashMemory(batchBehind, 0, batchVectors))
+	p.nextBatch(nil)
+	CMPQ(p.left, operand.U32(p.batchSize()))
+	JAE(target("batch"))
+
+	Label("run_end")
+	p.nextRun(p.src, "next")
+	// The slots that batch 0 has no text in; see rest.
+	run(p.hashMemory(batchBehind, 0, text))
+
+	// Here less than a batch is left, and the last batch is not hashed, except
+	// for the slots that are not text in batch 0.
+	Label("rest")
+	behind := p.hashMemory(batchBehind, text, batchVectors)
+	p.textSize(trailerSize)
+	TESTQ(p.t1, p.t1)
+	JZ(target("rest_0"))
+	p.lastBlock()
+	p.loadLast(p.left)
+	p.addTrailer(arg("trailer"))
+	p.storePartial()
+	restLabel := func(n int) string { return fmt.Sprintf("rest_%d", n) }
+	p.byVectors(1, batchVectors, restLabel)
+	for n := 1; n <= batchVectors; n++ {
+		Label(restLabel(n))
+		p.counters(0, n)
+		p.rounds(p.state[:n], behind)
+		ADDQ(operand.U32(p.batchSize()), p.power)
+		p.sealRest(p.state[:n], 0)
+		JMP(target("finish"))
+	}
+
+	Label("rest_0")
+	run(behind)
+	MOVQ(arg("s"), p.t0)
+	TESTQ(p.t0, p.t0)
+	JZ(target("finish"))
+	CMPQ(at(p.t0, streamFinal), operand.U8(0))
+	JNE(target("finish"))
+	p.addLanes()
+	p.suspendStream(p.reduce())
+
+	Label("stream")
+	p.streamSlots()
+	CMPL(at(p.t0, streamCounter), operand.U8(0))
+	JNE(target("continue"))
+	ADDQ(operand.U8(2), p.slots)
+	p.startGroup()
+	JMP(target("first_batch"))
+	Label("continue")
+	p.continueStream()
+	encrypt(nil)
+	JMP(target("next"))
+
+	Label("short")
+	p.startAD()
+	TESTQ(p.t1, p.t1)
+	JZ(target("short_0"))
+	p.lastBlock()
+	CMPQ(p.left, operand.U8(blockSize))
+	JB(target("short_block"))
+	p.loadLast(p.left)
+	JMP(target("short_loaded"))
+	Label("short_block")
+	p.loadShort(p.left)
+	XORL(p.t0.As32(), p.t0.As32()) // the last block is the first
+	Label("short_loaded")
+	p.addTrailer(arg("trailer"))
+	p.storePartial()
+	shortLabel := func(n int) string { return fmt.Sprintf("short_%d", n) }
+	p.byVectors(1, batchVectors-text, shortLabel)
+	for n := 0; n <= batchVectors-text; n++ {
+		Label(shortLabel(n))
+		p.firstCounters(mask, text+n)
+		p.rounds(p.state[mask:text+n], nil)
+		p.loadLastKey()
+		p.keepMask(p.state[mask])
+		p.sealRest(p.state[text:text+n], text)
+		if n < batchVectors-text {
+			JMP(target("finish"))
+		}
+	}
+
+	Label("finish")
+	ADDQ(p.t1, p.dst)
+	move(p.tag(), at(p.dst, 0))
+	p.leave()
+}
+
+// sealRest finishes the last p.t1 bytes of text and hashes them. first is the
+// number in the batch of the first vector.
+//
+// The last vector is stored as whole blocks: the tag will be written over what
+// is too much.
+func (p plan) sealRest(state []vec, first int) {
+	if len(state) == 0 {
+		return
+	}
+	p.loadLastKey()
+	n := len(state) - 1
+	p.cryptVectors(state[:n])
+
+	x := state[n]
+	p.lastRound(x, p.frame.partial)
+	move(low(x), at(p.dst, n*p.width))
+	if p.lanes() > 1 {
+		alone := newLabel("alone_")
+		LEAQ(at(p.t1, -1), p.t0)
+		TESTB(operand.U8(blockSize), p.t0.As8())
+		JZ(target(alone))
+		VEXTRACTI128(operand.U8(1), x, at(p.dst, n*p.width+blockSize))
+		Label(alone)
+	}
+	LEAQ(keep, p.t0)
+	SUBQ(p.t1, p.t0)
+	VPAND(at(p.t0, 32+n*p.width), x, x)
+
+	for _, x := range state {
+		VPSHUFB(reversal, x, x)
+	}
+	run(p.hashVectors(state, first))
+}

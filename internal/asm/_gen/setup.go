@@ -1,0 +1,301 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// setupPlan is the register plan of the kernels that set up a key.
+type setupPlan struct {
+	design
+
+	key    reg.GPPhysical // input: the Key
+	source reg.GPPhysical // input: the key's bytes
+	words  [6]reg.GPPhysical
+
+	// The key schedule.
+	even, odd vec // the last two round keys; kept
+	zeroBlock vec // E(0) in the making; kept
+	t, u      vec // scratch
+
+	// Powers of H.
+	h            [8]vec // the lowest powers
+	factor       vec    // a power, in every lane, that others are multiplied with
+	factorHalves vec    // the sum of its halves, in the low half of every lane
+	sum          product
+	halves, term vec // scratch
+}
+
+func (d design) setupPlan() setupPlan {
+	v := func(i int) vec { return d.sized(vectors[i]) }
+	p := setupPlan{
+		design: d,
+		key:    reg.R8,
+		source: reg.RSI,
+		words:  [6]reg.GPPhysical{reg.RAX, reg.RBX, reg.RCX, reg.RDX, reg.R9, reg.R10},
+
+		even: reg.X0, odd: reg.X1, zeroBlock: reg.X2, t: reg.X3, u: reg.X4,
+
+		factor: v(8), factorHalves: v(9),
+		sum:    product{lo: v(10), mid: v(11), hi: v(12)},
+		halves: v(13), term: v(14),
+	}
+	for i := range p.h {
+		p.h[i] = v(i)
+	}
+	return p
+}
+
+// initKernel emits the set-up of a key: its round keys, and the powers of H
+// that texts of up to a batch need.
+func (d design) initKernel() {
+	TEXT(d.name+"Init", NOSPLIT, "func(k, key *byte, size uint64)")
+	p := d.setupPlan()
+	MOVQ(arg("k"), p.key)
+	MOVQ(arg("key"), p.source)
+	MOVQ(arg("size"), reg.RAX)
+	MOVQ(reg.RAX, reg.RBX)
+	SHRQ(operand.U8(2), reg.RBX)
+	ADDQ(operand.U8(6), reg.RBX) // 4, 6 or 8 words of key take 10, 12 or 14 rounds
+	MOVQ(reg.RBX, at(p.key, keyRoundCount))
+	CMPQ(reg.RAX, operand.U8(24))
+	JE(target("aes192"))
+	JA(target("aes256"))
+
+	p.expand128()
+	JMP(target("powers"))
+	Label("aes256")
+	p.expand256()
+	JMP(target("powers"))
+	Label("aes192")
+	p.expand192()
+
+	Label("powers")
+	p.hashKey()
+	p.shortPowersTable()
+	d.leave()
+}
+
+// nextWord sets p.t to the part of the next round key that does not depend on
+// its other words, in every word: SubWord(word) + constant, where rotated is
+// that word in every word, rotated if the schedule says so. With all words
+// alike AES's last round does that, and without the latency of
+// VAESKEYGENASSIST.
+func (p setupPlan) nextWord(constant operand.Op) { VAESENCLAST(constant, p.t, p.t) }
+
+// addBefore adds to each word of k the words before it, and p.t.
+func (p setupPlan) addBefore(k vec) {
+	VPSLLDQ(operand.U8(4), k, p.u)
+	add(k, p.u, k)
+	VPSLLDQ(operand.U8(8), k, p.u)
+	add(k, p.u, k)
+	add(k, p.t, k)
+}
+
+// useKey stores round key i, counted as for AES-256, and takes E(0) a round on.
+func (p setupPlan) useKey(i int, k vec) {
+	move(k, roundKey(p.key, i))
+	if i < maxRoundKeys {
+		VAESENC(k, p.zeroBlock, p.zeroBlock)
+	} else {
+		VAESENCLAST(k, p.zeroBlock, p.zeroBlock)
+	}
+}
+
+// startKey stores the first round key and starts E(0).
+func (p setupPlan) startKey(k vec) {
+	move(k, at(p.key, keyStart))
+	move(k, p.zeroBlock)
+}
+
+func (p setupPlan) expand128() {
+	k := p.even
+	move(at(p.source, 0), k)
+	p.startKey(k)
+	for i := range 10 {
+		VPSHUFB(rotate, k, p.t)
+		p.nextWord(roundConstants.Offset(16 * i))
+		p.addBefore(k)
+		p.useKey(5+i, k)
+	}
+}
+
+func (p setupPlan) expand256() {
+	move(at(p.source, 0), p.even)
+	move(at(p.source, 16), p.odd)
+	p.startKey(p.even)
+	p.useKey(1, p.odd)
+	zero := low(p.term)
+	VPXOR(zero, zero, zero)
+	for i := range 7 {
+		VPSHUFB(rotate, p.odd, p.t)
+		p.nextWord(roundConstants.Offset(16 * i))
+		p.addBefore(p.even)
+		p.useKey(2+2*i, p.even)
+		if i == 6 {
+			break
+		}
+		VPSHUFD(operand.U8(0xff), p.even, p.t)
+		p.nextWord(zero)
+		p.addBefore(p.odd)
+		p.useKey(3+2*i, p.odd)
+	}
+}
+
+// expand192 goes word by word: six words at a time do not fit round keys of
+// four, and hardly anyone uses AES-192.
+func (p setupPlan) expand192() {
+	const first = 3 // round key 1, counted as for AES-256
+	place := func(word int) operand.Mem {
+		if word < 4 {
+			return at(p.key, keyStart+4*word)
+		}
+		return at(p.key, keyRounds+(first-1)*blockSize+4*(word-4))
+	}
+	for i, w := range p.words {
+		MOVL(at(p.source, 4*i), w.As32())
+		MOVL(w.As32(), place(i))
+	}
+	for i := 6; i < 52; i++ {
+		w := p.words[i%6].As32()
+		if i%6 == 0 {
+			VMOVD(p.words[5].As32(), p.t)
+			VPSHUFD(operand.U8(0), p.t, p.t)
+			VPSHUFB(rotate, p.t, p.t)
+			p.nextWord(roundConstants.Offset(16 * (i/6 - 1)))
+			VMOVD(p.t, reg.R11.As32())
+			XORL(reg.R11.As32(), w)
+		} else {
+			XORL(p.words[i%6-1].As32(), w)
+		}
+		MOVL(w, place(i))
+	}
+	move(at(p.key, keyStart), p.even)
+	p.startKey(p.even)
+	for i := first; i <= maxRoundKeys; i++ {
+		move(roundKey(p.key, i), p.even)
+		p.useKey(i, p.even)
+	}
+}
+
+// hashKey sets p.h[0] to H·x, which the tables have as H; see doc.go.
+func (p setupPlan) hashKey() {
+	h, t, u := low(p.h[0]), p.t, p.u
+	VPSHUFB(reversal, p.zeroBlock, h)
+	// Words of t: all ones where the word one to the left, by rotation, of the
+	// sum below has a carry into it. The third comes from the highest bit of the
+	// low half; the first and last from that of the high half.
+	VPSHUFD(operand.U8(0xd3), h, t)
+	VPSRAD(operand.U8(31), t, t)
+	VPAND(timesX, t, t)
+	VPADDQ(h, h, u)
+	add(u, t, h)
+}
+
+// setFactor makes x, one block, the factor of times.
+func (p setupPlan) setFactor(x vec) {
+	f, s := low(p.factor), low(p.factorHalves)
+	VPSHUFD(swapHalves, x, s)
+	add(s, x, s)
+	if x != f {
+		move(x, f)
+	}
+	if p.lanes() > 1 {
+		VINSERTI128(operand.U8(1), f, p.factor, p.factor)
+		VINSERTI128(operand.U8(1), s, p.factorHalves, p.factorHalves)
+	}
+}
+
+// times sets to = x·factor, in every lane. All are of the same width.
+func (p setupPlan) times(x, to vec) {
+	f, fs, sum, s, t := p.factor, p.factorHalves, p.sum, p.halves, p.term
+	if x == low(x) {
+		f, fs, sum, s, t = low(f), low(fs), sum.low(), low(s), low(t)
+	}
+	VPSHUFD(swapHalves, x, s)
+	add(s, x, s)
+	clmul(lowLow, x, f, sum.lo)
+	clmul(highHigh, x, f, sum.hi)
+	clmul(lowLow, s, fs, sum.mid)
+	move(sum.reduce(s, t), to)
+}
+
+// power is the memory of H to the power i.
+func (p setupPlan) power(i int) operand.Mem {
+	return at(p.key, keyPowersEnd-i*blockSize)
+}
+
+// shortPowers is the number of powers that texts of up to a batch need.
+func (d design) shortPowers() int { return d.batchBlocks() }
+
+// shortPowersTable fills in the lowest shortPowers powers and their halves.
+func (p setupPlan) shortPowersTable() {
+	h := func(i int) vec { return low(p.h[i-1]) }
+	p.setFactor(h(1))
+	p.times(h(1), h(2))
+	p.times(h(2), h(3))
+	p.setFactor(h(2))
+	p.times(h(2), h(4))
+	p.setFactor(h(4))
+	for i := 1; i <= 4; i++ {
+		p.times(h(i), h(4+i))
+	}
+	for i := 1; i <= 8; i++ {
+		move(h(i), p.power(i))
+	}
+	if p.shortPowers() > 8 {
+		p.setFactor(h(8))
+		for i := 8; i > 0; i -= p.lanes() {
+			move(p.power(i), p.h[0])
+			p.times(p.h[0], p.h[0])
+			move(p.h[0], p.power(8+i))
+		}
+	}
+
+	for i := p.shortPowers(); i > 0; i -= p.lanes() {
+		p.storeHalves(p.power(i))
+	}
+}
+
+// storeHalves fills in the sums of halves beside the powers at m, a vector of
+// them: those of each power and of the one lanes below.
+func (p setupPlan) storeHalves(m operand.Mem) {
+	x, y, t := p.h[0], p.h[1], p.term
+	move(m, x)
+	move(m.Offset(p.width), y)
+	VPUNPCKLQDQ(y, x, t)
+	VPUNPCKHQDQ(y, x, x)
+	add(x, t, x)
+	move(x, m.Offset(toHalves))
+}
+
+// powersKernel emits the set-up of the powers that longer texts need. Each
+// vector of powers is the one a batch below times H^(slots in a batch).
+func (d design) powersKernel() {
+	TEXT(d.name+"Powers", NOSPLIT, "func(k *byte)")
+	p := d.setupPlan()
+	MOVQ(arg("k"), p.key)
+	move(p.power(p.batchBlocks()), low(p.factor))
+	p.setFactor(low(p.factor))
+
+	from, count := reg.RSI, reg.RCX
+	LEAQ(p.power(p.lanes()), from)
+	MOVL(operand.U32(d.longVectors()), count.As32())
+	align()
+	Label("vector")
+	move(at(from, 0), p.h[0])
+	p.times(p.h[0], p.h[0])
+	to := at(from, -p.batchSize())
+	move(p.h[0], to)
+	p.storeHalves(to)
+	SUBQ(operand.U8(p.width), from)
+	DECL(count.As32())
+	JNZ(target("vector"))
+	d.leave()
+}
+
+// longVectors is the number of vectors of powers beyond shortPowers.
+func (d design) longVectors() int {
+	return (d.maxPowers() - d.shortPowers() + d.lanes() - 1) / d.lanes()
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// A text's last batch is encrypted by code for its number of vectors. The last
+// of these need not be whole, and no byte outside the text may be touched. So
+// its text is put together in the frame, with zeros behind it, before the
+// rounds: a block is loaded so that it ends where the text ends, and shuffled
+// into place. That takes 16 bytes of text; only texts that are shorter as a
+// whole are loaded piece by piece.
+
+// textSize sets p.t1 to p.left and the size of the trailer: the text that is
+// left, or all of it.
+func (p plan) textSize(trailerSize func(to operand.Op)) {
+	trailerSize(p.t1)
+	ADDQ(p.left, p.t1)
+}
+
+// lastBlock sets p.t0 to the offset of the last block in p.t1 > 0 bytes, and
+// p.last to the size of what it has of p.left bytes.
+func (p plan) lastBlock() {
+	LEAQ(at(p.t1, -1), p.t0)
+	ANDQ(operand.I8(-blockSize), p.t0)
+	MOVQ(p.left, p.last)
+	SUBQ(p.t0, p.last)
+}
+
+// loadLast sets the low block of p.x0 to the last p.last bytes of size bytes
+// of text at p.src, with zeros behind them, and changes p.slots. At least 16
+// bytes of text end there.
+func (p plan) loadLast(size reg.GPPhysical) {
+	x := low(p.x0)
+	LEAQ(window, p.slots)
+	SUBQ(p.last, p.slots)
+	VMOVDQU(operand.Mem{Base: p.src, Index: size, Scale: 1, Disp: -blockSize}, x)
+	VPSHUFB(at(p.slots, 32), x, x)
+}
+
+// loadShort is loadLast for a text of size < 16 bytes. It changes p.t0,
+// p.count and p.counter.
+func (p plan) loadShort(size reg.GPPhysical) {
+	x := low(p.x0)
+	lo, hi, shift := p.t0, p.counter, p.count
+	ending := func(bytes int) operand.Mem {
+		return operand.Mem{Base: p.src, Index: size, Scale: 1, Disp: -bytes}
+	}
+	four, one, none, done := newLabel("four_bytes_"), newLabel("one_byte_"), newLabel("no_bytes_"), newLabel("loaded_")
+
+	CMPQ(size, operand.U8(8))
+	JB(target(four))
+	MOVQ(at(p.src, 0), lo)
+	MOVQ(ending(8), hi)
+	// hi = hi >> 8·(16-n), in two parts because it can be 64
+	MOVL(operand.U32(15), shift.As32())
+	SUBL(size.As32(), shift.As32())
+	SHLL(operand.U8(3), shift.As32())
+	SHRQ(reg.CL, hi)
+	SHRQ(operand.U8(8), hi)
+	VMOVQ(lo, x)
+	VPINSRQ(operand.U8(1), hi, x, x)
+	JMP(target(done))
+
+	Label(four)
+	CMPQ(size, operand.U8(4))
+	JB(target(one))
+	MOVL(at(p.src, 0), lo.As32())
+	MOVL(ending(4), hi.As32())
+	// lo = lo | hi << 8·(n-4)
+	LEAL(at(size, -4), shift.As32())
+	SHLL(operand.U8(3), shift.As32())
+	SHLQ(reg.CL, hi)
+	ORQ(hi, lo)
+	VMOVQ(lo, x)
+	JMP(target(done))
+
+	Label(one)
+	TESTQ(size, size)
+	JZ(target(none))
+	// The first byte, the one in the middle and the last are all there are.
+	MOVBLZX(at(p.src, 0), lo.As32())
+	MOVL(size.As32(), shift.As32())
+	SHRL(operand.U8(1), shift.As32())
+	MOVBLZX(operand.Mem{Base: p.src, Index: shift, Scale: 1}, hi.As32())
+	SHLL(operand.U8(3), shift.As32())
+	SHLL(reg.CL, hi.As32())
+	ORL(hi.As32(), lo.As32())
+	MOVBLZX(ending(1), hi.As32())
+	LEAL(at(size, -1), shift.As32())
+	SHLL(operand.U8(3), shift.As32())
+	SHLL(reg.CL, hi.As32())
+	ORL(hi.As32(), lo.As32())
+	VMOVQ(lo, x)
+	JMP(target(done))
+
+	Label(none)
+	VPXOR(x, x, x)
+	Label(done)
+}
+
+// addTrailer puts the byte at trailer behind the p.last bytes in the low block
+// of p.x0. With 16 bytes there it has no effect.
+func (p plan) addTrailer(trailer operand.Mem) {
+	x := low(p.x1)
+	MOVBLZX(trailer, p.count.As32())
+	VMOVD(p.count.As32(), x)
+	LEAQ(place, p.slots)
+	SUBQ(p.last, p.slots)
+	VPSHUFB(at(p.slots, 16), x, x)
+	add(low(p.x0), x, low(p.x0))
+}
+
+// storePartial leaves the last vector in the frame: the block in p.x0, behind
+// the whole block before it if they share a vector. p.t0 is the last block's
+// offset.
+func (p plan) storePartial() {
+	if p.lanes() > 1 {
+		alone := newLabel("alone_")
+		TESTB(operand.U8(blockSize), p.t0.As8())
+		JZ(target(alone))
+		before := operand.Mem{Base: p.src, Index: p.t0, Scale: 1, Disp: -blockSize}
+		VMOVDQU(before, low(p.x1))
+		VINSERTI128(operand.U8(1), low(p.x0), p.x1, p.x0)
+		Label(alone)
+	}
+	move(p.x0, p.frame.partial)
+}
+
+// byVectors jumps to the label of the number of vectors, from least to most,
+// that p.t1 bytes take.
+func (p plan) byVectors(least, most int, label func(vectors int) string) {
+	if least == most {
+		JMP(target(label(least)))
+		return
+	}
+	middle := (least + most) / 2
+	upper := newLabel("upper_half_")
+	CMPQ(p.t1, operand.U32(middle*p.width))
+	JHI(target(upper))
+	p.byVectors(least, middle, label)
+	Label(upper)
+	p.byVectors(middle+1, most, label)
+}

@@ -1,0 +1,36 @@
+//go:build amd64 && !purego
+
+package asm
+
+import "golang.org/x/sys/cpu"
+
+// machine is the processor that this process runs on.
+var machine = func() processor {
+	p := processor{
+		aes:       cpu.X86.HasAES,
+		pclmulqdq: cpu.X86.HasPCLMULQDQ,
+		ssse3:     cpu.X86.HasSSSE3,
+		sse41:     cpu.X86.HasSSE41,
+		avx:       cpu.X86.HasAVX,
+		avx2:      cpu.X86.HasAVX2,
+		osxsave:   cpu.X86.HasOSXSAVE,
+	}
+	if maxLeaf, _, _, _ := cpuid(0, 0); maxLeaf >= 7 {
+		_, _, p.leaf7, _ = cpuid(7, 0)
+	}
+	if p.osxsave {
+		p.xcr0, _ = xgetbv()
+	}
+	return p
+}()
+
+// cpuid returns what the CPUID instruction leaves in EAX, EBX, ECX and EDX.
+//
+//go:noescape
+func cpuid(leaf, subleaf uint32) (eax, ebx, ecx, edx uint32)
+
+// xgetbv returns the low and high half of XCR0. The operating system must have
+// set OSXSAVE.
+//
+//go:noescape
+func xgetbv() (eax, edx uint32)

@@ -1,0 +1,130 @@
+//go:build amd64 && !purego
+
+package asm
+
+// The declarations below are the contract of the kernels, which trust it.
+// Every backend has the same five. A kernel that needs more than an x86-64
+// processor has must only be called for a key of its backend.
+//
+//	Init    sets up round keys and the lowest powers of H
+//	Powers  sets up the powers that texts longer than a batch need
+//	Hash    GHASH of additional data
+//	Seal    seals a text, or a part of one
+//	Open    opens a text, or a part of one
+//
+// Text is read and written by as many bytes as there are, never more; the
+// exceptions are noted. Nothing needs alignment.
+//
+// # Seal
+//
+// Seal reads size bytes of text at src. If trailer is not 0, the text ends
+// with one byte more, trailer&0xff, and trailer is that byte + 0x100. It
+// writes the ciphertext and a 16-byte tag to dst, which may equal src and must
+// not overlap the text in another way.
+//
+// nonceLo and nonceHi are the nonce's bytes 0 to 7 and 8 to 11, little endian,
+// without the IV that the key has. adLo and adHi are the low and high half of
+// the last block of additional data, as a big-endian number, zeros behind the
+// data, with the hash of the blocks before it added. Without additional data
+// both are 0. adBits and textBits are the lengths in bits.
+//
+// s is nil, and then this is all of the text, or describes where in a longer
+// text, or one that is not in one place, this call stands; see stream.
+//
+// # Open
+//
+// Open reads size + trailer bytes of ciphertext at src, and a tag behind them;
+// trailer is 0 or 1. It writes size bytes of plaintext to dst, which may equal
+// src. With a trailer, last is the byte of plaintext that follows. ok is 1 if
+// the tag is right, else 0, and then nothing that was written may be used.
+// Where the text goes on in another call ok and last are 0.
+
+//go:noescape
+func aesniInit(k *Key, key *byte, size uint64)
+
+//go:noescape
+func aesniPowers(k *Key)
+
+//go:noescape
+func aesniHash(k *Key, hash, data *byte, blocks uint64)
+
+//go:noescape
+func aesniSeal(k *Key, dst, src *byte, size, trailer, nonceLo, nonceHi, adLo, adHi, adBits, textBits uint64, s *stream)
+
+//go:noescape
+func aesniOpen(k *Key, dst, src *byte, size, trailer, nonceLo, nonceHi, adLo, adHi, adBits, textBits uint64, s *stream) (ok, last uint64)
+
+//go:noescape
+func vaesInit(k *Key, key *byte, size uint64)
+
+//go:noescape
+func vaesPowers(k *Key)
+
+//go:noescape
+func vaesHash(k *Key, hash, data *byte, blocks uint64)
+
+//go:noescape
+func vaesSeal(k *Key, dst, src *byte, size, trailer, nonceLo, nonceHi, adLo, adHi, adBits, textBits uint64, s *stream)
+
+//go:noescape
+func vaesOpen(k *Key, dst, src *byte, size, trailer, nonceLo, nonceHi, adLo, adHi, adBits, textBits uint64, s *stream) (ok, last uint64)
+
+// init, powers, hash, seal and open call the kernel of the key's backend.
+
+func (k *Key) init(key *byte, size uint64) {
+	switch k.backend {
+	case AESNI:
+		aesniInit(k, key, size)
+	case VAES:
+		vaesInit(k, key, size)
+	default:
+		panic(noKernel)
+	}
+}
+
+func (k *Key) addPowers() {
+	switch k.backend {
+	case AESNI:
+		aesniPowers(k)
+	case VAES:
+		vaesPowers(k)
+	default:
+		panic(noKernel)
+	}
+	k.long = true
+}
+
+func (k *Key) hash(hash, data *byte, blocks uint64) {
+	switch k.backend {
+	case AESNI:
+		aesniHash(k, hash, data, blocks)
+	case VAES:
+		vaesHash(k, hash, data, blocks)
+	default:
+		panic(noKernel)
+	}
+}
+
+func (k *Key) seal(dst, src *byte, size, trailer uint64, n Nonce, ad AD, textBits uint64, s *stream) {
+	switch k.backend {
+	case AESNI:
+		aesniSeal(k, dst, src, size, trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, textBits, s)
+	case VAES:
+		vaesSeal(k, dst, src, size, trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, textBits, s)
+	default:
+		panic(noKernel)
+	}
+}
+
+func (k *Key) open(dst, src *byte, size, trailer uint64, n Nonce, ad AD, textBits uint64, s *stream) (ok bool, last byte) {
+	var o, l uint64
+	switch k.backend {
+	case AESNI:
+		o, l = aesniOpen(k, dst, src, size, trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, textBits, s)
+	case VAES:
+		o, l = vaesOpen(k, dst, src, size, trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, textBits, s)
+	default:
+		panic(noKernel)
+	}
+	return o == 1, byte(l)
+}

@@ -1,0 +1,19 @@
+//go:build !amd64 || purego
+
+package asm
+
+// There is no backend with kernels, so there is no usable Key.
+
+func (k *Key) init(key *byte, size uint64) { panic(noKernel) }
+
+func (k *Key) addPowers() { panic(noKernel) }
+
+func (k *Key) hash(hash, data *byte, blocks uint64) { panic(noKernel) }
+
+func (k *Key) seal(dst, src *byte, size, trailer uint64, n Nonce, ad AD, textBits uint64, s *stream) {
+	panic(noKernel)
+}
+
+func (k *Key) open(dst, src *byte, size, trailer uint64, n Nonce, ad AD, textBits uint64, s *stream) (ok bool, last byte) {
+	panic(noKernel)
+}

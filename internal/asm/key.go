@@ -1,0 +1,133 @@
+package asm
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"unsafe"
+)
+
+// A Key is what kernels need to know of an AES key: its round keys and powers
+// of its hash key H, 2.5 KiB. It is set up by [Key.Init] and must not be
+// copied after that by anyone who means to wipe it.
+//
+// Seals and opens may run concurrently if Init was told that the key is shared.
+type Key struct {
+	start      [blockSize]byte     // first round key, with the IV added
+	rounds     [14][blockSize]byte // the others, right-aligned
+	roundCount uint64
+	backend    Backend
+	long       bool // all powers are there, not only those for short texts
+	_          [6]byte
+	powers     [tablePower + tablePad][blockSize]byte // highest first, then zeros
+	halves     [tablePower + tablePad][blockSize]byte
+}
+
+// Init sets up k for the backend b, which must be one of [Backends] and not
+// [Portable]. key is 16, 24 or 32 bytes long. iv is added to every nonce; nil
+// stands for zeros.
+//
+// A key that is not shared has one owner: it computes what only long texts
+// need when the first one comes.
+func (k *Key) Init(b Backend, key []byte, iv *[NonceSize]byte, shared bool) {
+	k.backend = b
+	k.init(unsafe.SliceData(key), uint64(len(key)))
+	if iv != nil {
+		s := &k.start
+		binary.LittleEndian.PutUint64(s[0:], binary.LittleEndian.Uint64(s[0:])^binary.LittleEndian.Uint64(iv[0:]))
+		binary.LittleEndian.PutUint32(s[8:], binary.LittleEndian.Uint32(s[8:])^binary.LittleEndian.Uint32(iv[8:]))
+	}
+	if shared {
+		k.addPowers()
+	}
+}
+
+// Backend returns the backend that k was set up for.
+func (k *Key) Backend() Backend { return k.backend }
+
+// Wipe erases k, except for its backend. It must not be used after that, and
+// no other call may be running.
+func (k *Key) Wipe() { *k = Key{backend: k.backend} }
+
+// NonceSize and TagSize are the sizes in bytes that kernels know.
+const (
+	NonceSize = 12
+	TagSize   = 16
+
+	blockSize = 16
+)
+
+// A Nonce is a 12-byte nonce as integers, so that no kernel has to wait for
+// one that was written to memory in parts. It is XORed into the key's IV.
+type Nonce struct {
+	Lo, Hi uint64 // bytes 0 to 7 and 8 to 11, little endian
+}
+
+// NonceOf returns the nonce with the bytes of b.
+func NonceOf(b *[NonceSize]byte) Nonce {
+	return Nonce{
+		Lo: binary.LittleEndian.Uint64(b[0:]),
+		Hi: uint64(binary.LittleEndian.Uint32(b[8:])),
+	}
+}
+
+// NonceAt returns the nonce that a key with an IV uses for sequence number seq:
+// XORed into the IV's last 8 bytes, most significant byte first.
+func NonceAt(seq uint64) Nonce {
+	b := bits.ReverseBytes64(seq)
+	return Nonce{Lo: b << 32, Hi: b >> 32}
+}
+
+// AD is additional data in the form that kernels take: its last block, with
+// the hash of what comes before it added. The zero value is no data at all.
+type AD struct {
+	Hi, Lo uint64 // the block as a big-endian number
+	Bits   uint64 // size of the data in bits
+}
+
+// ADOf returns additional data of at most 8 bytes: the size low-order bytes of
+// ad, most significant first.
+func ADOf(ad uint64, size int) AD {
+	n := uint64(size) * 8
+	return AD{Hi: ad << (64 - n), Bits: n}
+}
+
+// AD returns additional data of any size, under this key.
+func (k *Key) AD(data []byte) AD {
+	if len(data) <= blockSize {
+		return shortAD(data)
+	}
+	before := (len(data) - 1) &^ (blockSize - 1)
+	ad := shortAD(data[before:])
+	ad.Bits = uint64(len(data)) * 8
+	var hash [blockSize]byte
+	for data = data[:before]; len(data) > 0; {
+		n := min(len(data), maxCall)
+		k.hash(&hash[0], unsafe.SliceData(data), uint64(n/blockSize))
+		data = data[n:]
+	}
+	ad.Lo ^= binary.LittleEndian.Uint64(hash[0:])
+	ad.Hi ^= binary.LittleEndian.Uint64(hash[8:])
+	return ad
+}
+
+// shortAD is AD for data of at most one block.
+func shortAD(data []byte) AD {
+	n := len(data)
+	ad := AD{Bits: uint64(n) * 8}
+	switch {
+	case n >= 8:
+		ad.Hi = binary.BigEndian.Uint64(data)
+		// A shift by 64 gives 0.
+		ad.Lo = binary.BigEndian.Uint64(data[n-8:]) << (8 * (16 - n))
+	case n >= 4:
+		ad.Hi = uint64(binary.BigEndian.Uint32(data))<<32 |
+			uint64(binary.BigEndian.Uint32(data[n-4:]))<<(8*(8-n))
+	default:
+		for i, b := range data {
+			ad.Hi |= uint64(b) << (56 - 8*i)
+		}
+	}
+	return ad
+}
+
+const noKernel = "asm: key is not set up, or its backend has no kernels"

@@ -1,0 +1,24 @@
+package asm
+
+import "unsafe"
+
+// The kernels' idea of Key and stream; a difference does not compile.
+var (
+	_ = [1]struct{}{}[unsafe.Offsetof(Key{}.start)-layoutStart]
+	_ = [1]struct{}{}[unsafe.Offsetof(Key{}.rounds)-layoutRounds]
+	_ = [1]struct{}{}[unsafe.Offsetof(Key{}.roundCount)-layoutRoundCount]
+	_ = [1]struct{}{}[unsafe.Offsetof(Key{}.powers)-layoutPowers]
+	_ = [1]struct{}{}[unsafe.Offsetof(Key{}.halves)-layoutHalves]
+	_ = [1]struct{}{}[unsafe.Sizeof(Key{})-layoutKeySize]
+	_ = [1]struct{}{}[unsafe.Offsetof(stream{}.hash)-layoutHash]
+	_ = [1]struct{}{}[unsafe.Offsetof(stream{}.mask)-layoutMask]
+	_ = [1]struct{}{}[unsafe.Offsetof(stream{}.next)-layoutNext]
+	_ = [1]struct{}{}[unsafe.Offsetof(stream{}.end)-layoutEnd]
+	_ = [1]struct{}{}[unsafe.Offsetof(stream{}.list)-layoutList]
+	_ = [1]struct{}{}[unsafe.Offsetof(stream{}.size)-layoutSize]
+	_ = [1]struct{}{}[unsafe.Offsetof(stream{}.counter)-layoutCounter]
+	_ = [1]struct{}{}[unsafe.Offsetof(stream{}.final)-layoutFinal]
+	_ = [1]struct{}{}[unsafe.Offsetof(run{}.text)-layoutRunText]
+	_ = [1]struct{}{}[unsafe.Offsetof(run{}.size)-layoutRunSize]
+	_ = [1]struct{}{}[unsafe.Sizeof(run{})-layoutRunLen]
+)
