@@ -272,6 +272,15 @@ func (s *Sealer) NeedsKeyUpdate() bool {
 	return s.epoch == EpochApplication && s.keys != nil && (s.owed || s.keys.protector.Seq() >= s.soft)
 }
 
+// canSeal reports whether the key's limits allow n more records of content.
+func (s *Sealer) canSeal(n uint64) bool {
+	if s.epoch != EpochApplication || s.keys == nil {
+		return true // no KeyUpdate could help
+	}
+	seq := s.keys.protector.Seq()
+	return seq <= s.soft && n <= s.soft-seq
+}
+
 // KeyUpdateRequested reports whether a KeyUpdate that requested one in return
 // has been sealed, and [Sealer.PeerKeyUpdate] has not been called since.
 func (s *Sealer) KeyUpdateRequested() bool { return s.requested }

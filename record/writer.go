@@ -288,8 +288,16 @@ func (w *Writer) writeHandshake(messages []byte) error {
 	}
 	b := takeOutBuffer(len(messages) > w.sealer.MaxContentSize())
 	var err error
+	limit := w.sealer.MaxContentSize()
+	if records := uint64((len(messages) + limit - 1) / limit); !w.sealer.canSeal(records) {
+		// Between the fragments of a message it would be too late.
+		var sealed []byte
+		if sealed, err = w.sealer.SealKeyUpdate(b.records, false); err == nil {
+			w.sealed(b, sealed, 0)
+		}
+	}
 	for len(messages) > 0 && err == nil {
-		size := min(len(messages), w.sealer.MaxContentSize())
+		size := min(len(messages), limit)
 		if !w.room(b, size) {
 			_, err = w.flush(b, nil)
 		}
