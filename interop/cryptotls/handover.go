@@ -84,6 +84,11 @@ func sealedRecords(stream []byte, suite *aead.Suite, handshake, application []by
 					return nil, errNoTicket
 				}
 				finished = finished || msg[0] == typeFinished
+				// "Handshake messages MUST NOT span key changes."
+				// (RFC 9846, Section 5.1)
+				if finished && o.Epoch() != record.EpochApplication && !messages.Empty() {
+					return nil, errRest
+				}
 			}
 		case rec.Type == record.ContentTypeApplicationData:
 			return nil, errEarlyData

@@ -1,0 +1,373 @@
+package cryptotls
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func dialRaw(t testing.TB, ln net.Listener) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.SetDeadline(time.Now().Add(waitLimit))
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func acceptOne(t testing.TB, ln net.Listener) outcome {
+	t.Helper()
+	select {
+	case r := <-start(ln.Accept):
+		return r
+	case <-time.After(waitLimit):
+		t.Fatal("Accept waits")
+		return outcome{}
+	}
+}
+
+// TestSlowPeers: peers that are silent, or stop in the middle, do not make
+// others wait, and are given up after the time limit.
+func TestSlowPeers(t *testing.T) {
+	failed := make(chan error, 10)
+	ln := NewListener(listen(t), serverConfig(), &Options{
+		HandshakeTimeout: 500 * time.Millisecond,
+		HandshakeError:   func(_ net.Conn, err error) { failed <- err },
+	})
+	defer ln.Close()
+	var slow []net.Conn
+	for i := range 5 {
+		c := dialRaw(t, ln)
+		c.Write([]byte{22, 3, 1, 2, 0, 1}[:i+1])
+		slow = append(slow, c)
+	}
+	peer := start(func() (net.Conn, error) { return goClient(clientConfig())(testContext(t), dialRaw(t, ln)) })
+	begin := time.Now()
+	r := acceptOne(t, ln)
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	p := <-peer
+	if p.err != nil {
+		t.Fatal(p.err)
+	}
+	exchange(t, p.conn, r.conn)
+	r.conn.Close()
+	for _, c := range slow {
+		if _, err := io.Copy(io.Discard, c); err != nil {
+			t.Logf("slow peer: %v", err) // a reset is fine
+		}
+		wantError(t, <-failed, context.DeadlineExceeded)
+	}
+	if d := time.Since(begin); d < 400*time.Millisecond {
+		t.Errorf("slow peers were given up after %v", d)
+	}
+}
+
+// TestMaxHandshakes counts how many connections are in their handshake.
+func TestMaxHandshakes(t *testing.T) {
+	config := serverConfig()
+	var running, most atomic.Int32
+	gate := make(chan struct{})
+	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		n := running.Add(1)
+		for {
+			old := most.Load()
+			if n <= old || most.CompareAndSwap(old, n) {
+				break
+			}
+		}
+		<-gate
+		running.Add(-1)
+		return nil, nil
+	}
+	ln := NewListener(listen(t), config, &Options{MaxHandshakes: 3})
+	defer ln.Close()
+	var clients []<-chan outcome
+	for range 8 {
+		clients = append(clients, start(func() (net.Conn, error) {
+			return goClient(clientConfig())(testContext(t), dialRaw(t, ln))
+		}))
+	}
+	accepted := start(ln.Accept)
+	for end := time.Now().Add(waitLimit); running.Load() < 3; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("handshakes do not begin")
+		}
+	}
+	time.Sleep(50 * time.Millisecond) // more would begin now
+	close(gate)
+	for i := range clients {
+		var r outcome
+		if i == 0 {
+			r = <-accepted
+		} else {
+			r = acceptOne(t, ln)
+		}
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+		defer r.conn.Close()
+	}
+	for _, c := range clients {
+		if r := <-c; r.err != nil {
+			t.Error(r.err)
+		}
+	}
+	if most.Load() != 3 {
+		t.Errorf("%d handshakes at the same time", most.Load())
+	}
+}
+
+// TestListenerClose unblocks Accept, ends handshakes and closes what nobody
+// accepts.
+func TestListenerClose(t *testing.T) {
+	inner := listen(t)
+	ln := NewListener(inner, serverConfig(), &Options{HandshakeError: func(_ net.Conn, err error) {
+		t.Errorf("HandshakeError is told %v", err)
+	}})
+	if ln.Addr() != inner.Addr() {
+		t.Error("another address")
+	}
+	silent := dialRaw(t, ln)
+	done := dialRaw(t, ln)
+	accept := start(ln.Accept)
+	// Two peers finish, one of them is accepted.
+	var peers []outcome
+	for _, c := range []net.Conn{dialRaw(t, ln), done} {
+		c, err := goClient(clientConfig())(testContext(t), c)
+		peers = append(peers, outcome{c, err})
+	}
+	r := <-accept
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	defer r.conn.Close()
+	blocked := start(func() (net.Conn, error) {
+		for {
+			if c, err := ln.Accept(); err != nil {
+				return c, err
+			}
+		}
+	})
+	time.Sleep(20 * time.Millisecond)
+	if err := ln.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, (<-blocked).err, net.ErrClosed)
+	_, err := ln.Accept()
+	wantError(t, err, net.ErrClosed)
+	var op *net.OpError
+	if !errors.As(err, &op) || op.Op != "accept" {
+		t.Errorf("error is %#v", err)
+	}
+	if _, err := silent.Read(make([]byte, 1)); err == nil {
+		t.Error("a handshake goes on")
+	}
+	ln.Close()
+	for _, p := range peers {
+		if p.err == nil {
+			p.conn.Close()
+		}
+	}
+}
+
+// TestUnacceptedIsClosed closes a Listener that has a finished connection.
+func TestUnacceptedIsClosed(t *testing.T) {
+	ln := NewListener(listen(t), serverConfig(), nil)
+	accept := start(ln.Accept)
+	first, err := goClient(clientConfig())(testContext(t), dialRaw(t, ln))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := <-accept
+	defer r.conn.Close()
+	second, err := goClient(clientConfig())(testContext(t), dialRaw(t, ln))
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(20 * time.Millisecond)
+	ln.Close()
+	if n, err := second.Read(make([]byte, 1)); n != 0 || err == nil {
+		t.Errorf("Read returns %d, %v", n, err)
+	}
+	first.Close()
+}
+
+// TestUnusedListener starts nothing.
+func TestUnusedListener(t *testing.T) {
+	inner := &acceptor{Listener: listen(t)}
+	ln := NewListener(inner, serverConfig(), nil)
+	time.Sleep(10 * time.Millisecond)
+	if inner.calls.Load() != 0 {
+		t.Error("a Listener accepts before Accept")
+	}
+	ln.Close()
+}
+
+// acceptor is a Listener that returns errors first.
+type acceptor struct {
+	net.Listener
+	calls  atomic.Int32
+	errors []error
+}
+
+func (a *acceptor) Accept() (net.Conn, error) {
+	if n := int(a.calls.Add(1)); n <= len(a.errors) {
+		return nil, a.errors[n-1]
+	}
+	return a.Listener.Accept()
+}
+
+// TestAcceptErrors passes the inner listener's errors on, each once, so that
+// net/http's waiting for temporary ones works.
+func TestAcceptErrors(t *testing.T) {
+	one, two := errors.New("too many open files"), errors.New("again")
+	inner := &acceptor{Listener: listen(t), errors: []error{one, two}}
+	ln := NewListener(inner, serverConfig(), nil)
+	defer ln.Close()
+	for _, want := range []error{one, two} {
+		wantError(t, acceptOne(t, ln).err, want)
+	}
+	peer := start(func() (net.Conn, error) { return goClient(clientConfig())(testContext(t), dialRaw(t, ln)) })
+	r := acceptOne(t, ln)
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	r.conn.Close()
+	if p := <-peer; p.err == nil {
+		p.conn.Close()
+	}
+
+	// The inner listener's end is the end.
+	inner.Listener.Close()
+	for range 2 {
+		wantError(t, acceptOne(t, ln).err, net.ErrClosed)
+	}
+}
+
+// TestPanicInConfig: a panic in a function of the config is told to
+// HandshakeError and costs only its connection.
+func TestPanicInConfig(t *testing.T) {
+	config := serverConfig()
+	first := true
+	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		if first {
+			first = false
+			panic("no config today")
+		}
+		return nil, nil
+	}
+	failed := make(chan error, 1)
+	ln := NewListener(listen(t), config, &Options{HandshakeError: func(_ net.Conn, err error) { failed <- err }})
+	defer ln.Close()
+	accept := start(ln.Accept)
+	if _, err := goClient(clientConfig())(testContext(t), dialRaw(t, ln)); err == nil {
+		t.Error("client has a connection")
+	}
+	var p *PanicError
+	if err := <-failed; !errors.As(err, &p) || p.Value != "no config today" || len(p.Stack) == 0 {
+		t.Errorf("error is %v", err)
+	}
+	c, err := goClient(clientConfig())(testContext(t), dialRaw(t, ln))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := <-accept
+	sendReceive(t, c, r.conn, 10)
+	c.Close()
+	r.conn.Close()
+}
+
+// TestListenerProtocols: h2 goes, unless it is kept, also from the config that
+// GetConfigForClient returns. The user's configs stay as they are.
+func TestListenerProtocols(t *testing.T) {
+	protocols := []string{"h2", "http/1.1"}
+	for _, keep := range []bool{false, true} {
+		for _, choose := range []bool{false, true} {
+			config, chosen := serverConfig(), serverConfig()
+			config.NextProtos, chosen.NextProtos = slices.Clone(protocols), slices.Clone(protocols)
+			if choose {
+				config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return chosen, nil }
+			}
+			ln := NewListener(listen(t), config, &Options{KeepHTTP2: keep})
+			client := clientConfig()
+			client.NextProtos = protocols
+			accept := start(ln.Accept)
+			c, err := goClient(client)(testContext(t), dialRaw(t, ln))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := <-accept
+			want := "http/1.1"
+			if keep {
+				want = "h2"
+			}
+			if got := r.conn.(*Conn).ConnectionState().NegotiatedProtocol; got != want {
+				t.Errorf("keep %v, choose %v: protocol %q", keep, choose, got)
+			}
+			if !slices.Equal(config.NextProtos, protocols) || !slices.Equal(chosen.NextProtos, protocols) || config.KeyLogWriter != nil {
+				t.Error("a config of the user was changed")
+			}
+			c.Close()
+			r.conn.Close()
+			ln.Close()
+		}
+	}
+	// Server and Client leave it alone.
+	config, client := serverConfig(), clientConfig()
+	config.NextProtos, client.NextProtos = protocols, protocols
+	c, _ := connect(t, ourClient(client, nil), ourServer(config, nil))
+	if got := c.(*Conn).ConnectionState().NegotiatedProtocol; got != "h2" {
+		t.Errorf("protocol %q", got)
+	}
+}
+
+// TestDialer looks at server names, time limits and errors.
+func TestDialer(t *testing.T) {
+	config := serverConfig()
+	names := make(chan string, 10)
+	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		names <- hello.ServerName
+		return nil, nil
+	}
+	ln := NewListener(listen(t), config, nil)
+	greet(t, ln)
+	_, port, _ := net.SplitHostPort(ln.Addr().String())
+	for _, tt := range []struct{ name, want string }{{"", "localhost"}, {"server.test", "server.test"}} {
+		client := &tls.Config{RootCAs: serverID().pool, ServerName: tt.name, InsecureSkipVerify: tt.name == ""}
+		c, err := (&Dialer{Config: client}).Dial("tcp", "localhost:"+port)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := <-names; got != tt.want {
+			t.Errorf("server name %q, want %q", got, tt.want)
+		}
+		if client.ServerName != tt.name {
+			t.Error("the config of the user was changed")
+		}
+		c.Close()
+	}
+
+	silent := listen(t)
+	for name, d := range map[string]*Dialer{
+		"Timeout":  {NetDialer: &net.Dialer{Timeout: 50 * time.Millisecond}},
+		"Deadline": {NetDialer: &net.Dialer{Deadline: time.Now().Add(50 * time.Millisecond)}},
+	} {
+		if _, err := d.Dial("tcp", silent.Addr().String()); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: error is %v", name, err)
+		}
+	}
+	silent.Close()
+	if _, err := new(Dialer).Dial("tcp", silent.Addr().String()); err == nil {
+		t.Error("connected to a closed listener")
+	}
+}
