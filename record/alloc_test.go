@@ -1,0 +1,143 @@
+package record
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"example.com/splitseal/aead"
+)
+
+// sealing and opening are what I/O layers see of a Sealer and an Opener.
+type sealing interface {
+	Seal(dst []byte, typ ContentType, content []byte) ([]byte, error)
+	SealGather(dst []byte, typ ContentType, pieces [][]byte) ([]byte, error)
+}
+
+type opening interface {
+	OpenTo(dst, in []byte) (Record, int, error)
+}
+
+// TestAllocs holds the number of allocations per record at zero in steady state,
+// called directly and through an interface, for every suite, size, and shape.
+func TestAllocs(t *testing.T) {
+	for _, suite := range aead.Suites() {
+		for _, padding := range []int{0, 40} {
+			for _, size := range []int{0, 64, 1350, 16000} {
+				s := newTestSealer(t, suite, EpochApplication, SealerConfig{Padding: func(int) int { return padding }})
+				o := newTestOpener(t, suite, EpochApplication, OpenerConfig{})
+				content := bytes.Repeat([]byte{7}, size)
+				var si sealing = s
+				var oi opening = o
+				dst := make([]byte, 0, MaxRecordSize)
+				out := make([]byte, MaxContentSize)
+				pieces := [][]byte{content[:size/3], content[size/3 : size/2], nil, content[size/2:]}
+				open := func(rec []byte, err error) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					got, need, err := oi.OpenTo(out[:min(len(out), 1000)], rec)
+					if err != nil || need != 0 || len(got.Content)+len(got.Rest) != size {
+						t.Fatalf("%+v, %d, %v", got, need, err)
+					}
+					o.idle = 0
+				}
+				for name, f := range map[string]func(){
+					"Seal":              func() { open(s.Seal(dst, ContentTypeApplicationData, content)) },
+					"Seal, interface":   func() { open(si.Seal(dst, ContentTypeApplicationData, content)) },
+					"gather":            func() { open(s.SealGather(dst, ContentTypeApplicationData, pieces)) },
+					"gather, interface": func() { open(si.SealGather(dst, ContentTypeApplicationData, pieces)) },
+					"in place": func() {
+						copy(dst[HeaderSize:cap(dst)], content)
+						open(s.Seal(dst, ContentTypeApplicationData, dst[HeaderSize:HeaderSize+size]))
+					},
+					"user_canceled": func() {
+						rec, err := s.SealAlert(dst, AlertUserCanceled)
+						if err != nil {
+							t.Fatal(err)
+						}
+						if _, _, err := oi.OpenTo(out, rec); err != nil {
+							t.Fatal(err)
+						}
+						o.idle, o.canceled = 0, 0
+					},
+				} {
+					if n := testing.AllocsPerRun(20, f); n != 0 {
+						t.Errorf("%v, %d bytes, padding %d: %s: %v allocations", suite, size, padding, name, n)
+					}
+				}
+			}
+		}
+	}
+	// Without keys.
+	s, o := NewSealer(SealerConfig{}), NewOpener(OpenerConfig{})
+	dst, m := make([]byte, 0, 1000), message(11, 500)
+	if n := testing.AllocsPerRun(20, func() {
+		rec, err := s.Seal(dst, ContentTypeHandshake, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := o.Open(rec); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 {
+		t.Errorf("without keys: %v allocations", n)
+	}
+}
+
+func BenchmarkSeal(b *testing.B) {
+	for _, suite := range aead.Suites() {
+		for _, size := range []int{64, 1350, 8192, 16384} {
+			b.Run(fmt.Sprintf("%v/%d", suite, size), func(b *testing.B) {
+				s := newTestSealer(b, suite, EpochApplication, SealerConfig{})
+				content, dst := make([]byte, size), make([]byte, 0, MaxRecordSize)
+				b.SetBytes(int64(size))
+				b.ReportAllocs()
+				for b.Loop() {
+					if s.NeedsKeyUpdate() {
+						if _, err := s.SealKeyUpdate(dst, false); err != nil {
+							b.Fatal(err)
+						}
+					}
+					if _, err := s.Seal(dst, ContentTypeApplicationData, content); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+func BenchmarkOpen(b *testing.B) {
+	for _, suite := range aead.Suites() {
+		for _, size := range []int{64, 1350, 8192, 16384} {
+			b.Run(fmt.Sprintf("%v/%d", suite, size), func(b *testing.B) {
+				s := newTestSealer(b, suite, EpochApplication, SealerConfig{})
+				o := newTestOpener(b, suite, EpochApplication, OpenerConfig{})
+				content, dst := make([]byte, size), make([]byte, size)
+				wire := make([]byte, 0, 64*s.SealedSize(size))
+				var in []byte
+				b.SetBytes(int64(size))
+				b.ReportAllocs()
+				for b.Loop() {
+					if len(in) == 0 {
+						b.StopTimer()
+						in = wire
+						for range 64 {
+							var err error
+							if in, err = s.Seal(in, ContentTypeApplicationData, content); err != nil {
+								b.Fatal(err)
+							}
+						}
+						b.StartTimer()
+					}
+					rec, _, err := o.OpenTo(dst, in)
+					if err != nil {
+						b.Fatal(err)
+					}
+					in = in[rec.Size:]
+				}
+			})
+		}
+	}
+}
