@@ -14,6 +14,9 @@ package asm
 
 import (
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -50,6 +53,109 @@ type function struct {
 	line int    // of TEXT
 	body []instruction
 	refs []string // symbols that its code refers to
+}
+
+// widths is the widest register that each backend may touch, in bits.
+var widths = map[Backend]int{AESNI: 128, VAES: 256}
+
+// without maps each feature that a predicate can ask for, in the generator's
+// spelling, to what takes it from a processor.
+var without = map[string]func(p *processor){
+	"AES":        func(p *processor) { p.aes = false },
+	"PCLMULQDQ":  func(p *processor) { p.pclmulqdq = false },
+	"SSSE3":      func(p *processor) { p.ssse3 = false },
+	"SSE4.1":     func(p *processor) { p.sse41 = false },
+	"AVX":        func(p *processor) { p.avx = false },
+	"AVX2":       func(p *processor) { p.avx2 = false },
+	"VAES":       func(p *processor) { p.leaf7 &^= leaf7VAES },
+	"VPCLMULQDQ": func(p *processor) { p.leaf7 &^= leaf7VPCLMULQDQ },
+}
+
+// allFeatures is a processor that has them all.
+var allFeatures = processor{
+	aes: true, pclmulqdq: true, ssse3: true, sse41: true, avx: true, avx2: true,
+	osxsave: true, xcr0: ^uint32(0), leaf7: ^uint32(0),
+}
+
+// declaredFeatures asks b's predicate itself for its list: it declares what it
+// cannot do without.
+func declaredFeatures(b Backend) (features []string) {
+	for name, remove := range without {
+		p := allFeatures
+		remove(&p)
+		if !p.can().has(b) {
+			features = append(features, name)
+		}
+	}
+	slices.Sort(features)
+	return features
+}
+
+// TestVariants runs the check on all backends of the tree, on any machine.
+func TestVariants(t *testing.T) {
+	functions := make(map[string][]string)
+	files := []string{"cpu_amd64.s"} // asks the processor, has no kernel
+	for b := Portable + 1; b < backends; b++ {
+		v := variant{b.String(), widths[b], declaredFeatures(b)}
+		t.Logf("%s declares %v", v.name, v.features)
+		if v.bits == 0 || len(v.features) == 0 {
+			t.Errorf("%s: %d bits, features %v: the check's tables lack this backend", v.name, v.bits, v.features)
+			continue
+		}
+		if !allFeatures.can().has(b) {
+			t.Errorf("%s: its predicate asks for a feature that the check does not know", v.name)
+		}
+		file := v.name + "_amd64.s"
+		files = append(files, file)
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		for _, problem := range checkRequires(v, string(source)) {
+			t.Error(problem)
+		}
+		for _, f := range assemble(t, file) {
+			functions[v.name] = append(functions[v.name], f.name)
+			for _, problem := range checkFunction(v, f) {
+				t.Error(problem)
+			}
+		}
+	}
+	all, err := filepath.Glob("*.s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range all {
+		if !slices.Contains(files, file) {
+			t.Errorf("%s belongs to no backend, so nothing has checked it", file)
+		}
+	}
+	for _, problem := range checkKernels(functions, declaredKernels(t, "kernels_amd64.go")) {
+		t.Error(problem)
+	}
+}
+
+// declaredKernels returns the functions without a body in a Go file. Each must
+// be marked noescape, or every call would send its buffers to the heap.
+func declaredKernels(t *testing.T, file string) (names []string) {
+	t.Helper()
+	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range f.Decls {
+		fn, ok := d.(*ast.FuncDecl)
+		if !ok || fn.Body != nil {
+			continue
+		}
+		names = append(names, fn.Name.Name)
+		marked := fn.Doc != nil && slices.ContainsFunc(fn.Doc.List, func(c *ast.Comment) bool { return c.Text == "//go:noescape" })
+		if !marked {
+			t.Errorf("%s: %s is not marked go:noescape", file, fn.Name.Name)
+		}
+	}
+	return names
 }
 
 // assemble returns the functions of an assembly file.
@@ -474,6 +580,11 @@ func evexFeatures(opcodeMap int, op, length byte) ([]string, error) {
 
 var requiresLine = regexp.MustCompile(`(?m)^// Requires: (.*)$`)
 
+// impliedFeatures are what a list may have or lack. Every amd64 processor that
+// Go supports has CMOV, and every one with AVX has the other two; a predicate
+// may still ask for them, so that GODEBUG=cpu.ssse3=off is heeded.
+var impliedFeatures = []string{"CMOV", "SSSE3", "SSE4.1"}
+
 // checkRequires compares the generator's lists in source with v's features:
 // what is required must be declared, and what is declared must be required.
 func checkRequires(v variant, source string) (problems []string) {
@@ -484,12 +595,12 @@ func checkRequires(v variant, source string) (problems []string) {
 		}
 	}
 	for feature := range required {
-		if !slices.Contains(v.features, feature) {
+		if !slices.Contains(v.features, feature) && !slices.Contains(impliedFeatures, feature) {
 			problems = append(problems, fmt.Sprintf("%s: the generator requires %s, which the backend does not declare", v.name, feature))
 		}
 	}
 	for _, feature := range v.features {
-		if !required[feature] {
+		if !required[feature] && !slices.Contains(impliedFeatures, feature) {
 			problems = append(problems, fmt.Sprintf("%s: the backend declares %s, which no kernel requires", v.name, feature))
 		}
 	}
