@@ -74,7 +74,7 @@ func TestContract(t *testing.T) {
 		}
 	}
 	key := filler("contract key", 16)
-	for _, nonceSize := range []int{1, 8, 13, 16, 64} {
+	for _, nonceSize := range []int{1, 16, 64} {
 		t.Run(fmt.Sprintf("nonce of %d", nonceSize), func(t *testing.T) {
 			a, err := gcm.NewWithNonceSize(key, nonceSize)
 			if err != nil {
@@ -87,7 +87,7 @@ func TestContract(t *testing.T) {
 			})
 		})
 	}
-	for tagSize := 12; tagSize < 16; tagSize++ {
+	for _, tagSize := range []int{12, 15} {
 		t.Run(fmt.Sprintf("tag of %d", tagSize), func(t *testing.T) {
 			a, err := gcm.NewWithTagSize(key, tagSize)
 			if err != nil {

@@ -102,9 +102,26 @@ func Compare(t testing.TB, c Config, nonce, text, ad []byte, cuts []int) {
 // CompareRecord is [Compare] for a RecordKey. adSize is 0 to 8.
 func CompareRecord(t testing.TB, c RecordConfig, seq, ad uint64, adSize int, text []byte, cuts []int) {
 	s := newRecordSuite(c)
+	s.compare(t, c.nonce(seq), text, binary.BigEndian.AppendUint64(nil, ad)[8-adSize:], cuts)
+}
+
+// Forge fails the test unless every entry point of c.AEAD refuses the
+// ciphertext of text with one bit flipped, and leaves no plaintext behind. The
+// bit counts through ciphertext and tag, and wraps around.
+func Forge(t testing.TB, c Config, nonce, text, ad []byte, cuts []int, bit uint) {
+	newSuite(c).forge(t, nonce, text, ad, cuts, bit)
+}
+
+// ForgeRecord is [Forge] for a RecordKey. adSize is 0 to 8.
+func ForgeRecord(t testing.TB, c RecordConfig, seq, ad uint64, adSize int, text []byte, cuts []int, bit uint) {
+	newRecordSuite(c).forge(t, c.nonce(seq), text, binary.BigEndian.AppendUint64(nil, ad)[8-adSize:], cuts, bit)
+}
+
+// nonce returns the nonce that belongs to seq.
+func (c *RecordConfig) nonce(seq uint64) []byte {
 	nonce := bytes.Clone(c.IV)
 	binary.BigEndian.PutUint64(nonce[4:], binary.BigEndian.Uint64(nonce[4:])^seq)
-	s.compare(t, nonce, text, binary.BigEndian.AppendUint64(nil, ad)[8-adSize:], cuts)
+	return nonce
 }
 
 // A sealCall is one way to seal, in a form common to all: the text is a number
@@ -538,6 +555,25 @@ func (s *suite) compare(t testing.TB, nonce, text, ad []byte, cuts []int) {
 	in := &input{nonce: nonce, text: text, ad: ad}
 	in.sealed = s.oracle.Seal(nil, nonce, text, ad)
 	s.compareInput(t, in, fit(cuts, len(text)))
+}
+
+// forge opens one input with a bit flipped, in every way, apart and in place.
+func (s *suite) forge(t testing.TB, nonce, text, ad []byte, cuts []int, bit uint) {
+	t.Helper()
+	in := &input{nonce: nonce, text: text, ad: ad}
+	in.sealed = s.oracle.Seal(nil, nonce, text, ad)
+	bit %= 8 * uint(len(in.sealed))
+	in.sealed[bit/8] ^= 1 << (bit % 8)
+	cuts = fit(cuts, len(text))
+	for i := range s.opens {
+		c := &s.opens[i]
+		sizes := c.sizes(len(text), cuts)
+		w, n := apart(c.standing, sizes, len(in.sealed), in)
+		m := s.memory(n)
+		s.open(t, c, m, w, sizes, in, false)
+		w.pieces = inPlace(w.text, sizes)
+		s.open(t, c, m, w, sizes, in, false)
+	}
 }
 
 // fit makes cuts add up to n.
