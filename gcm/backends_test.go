@@ -13,6 +13,7 @@ package gcm_test
 //	backend_guard_test.go    memory that ends and starts at inaccessible pages
 //	backend_reach_test.go    which kernel ran, and that none did
 //	backend_runtime_test.go  signals, tracer, profiler, collector, stacks
+//	backend_embed_test.go    C libraries and plugins
 
 import (
 	"bytes"

@@ -93,6 +93,13 @@ func Missing(t testing.TB, word, reason string) {
 	t.Skipf("no %s: %s (%s=%s makes this a failure)", word, reason, Env, word)
 }
 
+// Declared reports whether the declaration names word. A test that costs much
+// can ask, and run only where its subject is declared.
+func Declared(t testing.TB, word string) bool {
+	t.Helper()
+	return slices.Contains(declared(t), word)
+}
+
 // Tool returns the path of the program called word, a word of the table, or
 // ends the test as [Missing] does.
 func Tool(t testing.TB, word string) string {

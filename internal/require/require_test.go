@@ -112,6 +112,18 @@ func TestMissingPanicsOnWordOutsideTheTable(t *testing.T) {
 	Missing(&recorder{}, "nonsense", "")
 }
 
+func TestDeclared(t *testing.T) {
+	for declaration, want := range map[string]bool{"": false, "gcc": true, "tools": true, "peers": false} {
+		t.Setenv(Env, declaration)
+		if got := Declared(t, "gcc"); got != want {
+			t.Errorf("%q: gcc declared %v, want %v", declaration, got, want)
+		}
+	}
+	if r := record(t, "gc", func(tb testing.TB) { Declared(tb, "gcc") }); !r.failed {
+		t.Error("Declared accepts an unknown word")
+	}
+}
+
 func TestTool(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	look := func(tb testing.TB) { Tool(tb, "openssl") }
