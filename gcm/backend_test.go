@@ -3,6 +3,7 @@ package gcm_test
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -143,6 +144,25 @@ func TestBackendAdditionalData(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestBackendHugeAdditionalData seals with 512 MiB and more of additional data,
+// whose length in bits needs more than 32 bits (intel-ipsec-mb issue 47).
+func TestBackendHugeAdditionalData(t *testing.T) {
+	if reduced() || math.MaxInt == math.MaxInt32 {
+		t.Skip("512 MiB of address space: not on 32-bit machines, with the race detector or with -short")
+	}
+	// Nearly all of it is never written, so the system has no memory to find.
+	aad := make([]byte, 1<<29)
+	aad[0], aad[1<<28], aad[len(aad)-1] = 1, 2, 3
+	s := standardKeys()[0]
+	nonce, text := pool[:12], pool[100:400]
+	want := s.oracle.Seal(nil, nonce, text, aad)
+	for _, tgt := range s.targets {
+		if got := tgt.aead.Seal(nil, nonce, text, aad); !bytes.Equal(got, want) {
+			t.Errorf("%s: %d bytes of additional data seal to another tag", tgt.backend, len(aad))
+		}
+	}
 }
 
 // TestBackendAlignments places text, output, nonce and additional data at
