@@ -1,0 +1,126 @@
+// Throughput measures how fast every backend that this machine can run seals
+// and opens, beside crypto/cipher and crypto/tls doing the same job:
+//
+//	go run ./examples/throughput -quick
+//	go run ./examples/throughput -op record-seal,record-open -svg chart.svg
+//
+// It prints a table, or with -json one object per line, and draws a chart with
+// -svg. Ctrl-C ends it early and prints what it has.
+//
+// All implementations of one op take turns in one thread and work in the same
+// memory, so that noise hits them alike: absolute times belong to one machine
+// at one moment, the ratios are what counts. Before anything is timed, every op
+// is compared with crypto/cipher's result at every size.
+//
+// # Ops
+//
+// The size is that of the content. Additional data is the five bytes of a
+// record header, nonces 12 bytes, tags 16. Text, output and additional data
+// are in the processor's caches.
+//
+//	seal           in place, size bytes
+//	split-seal     content from the caller's memory, content type in the output:
+//	               size + 1 bytes
+//	copy-seal      the same text, copied to the output first and sealed in place
+//	open           to other memory, size bytes
+//	split-open     content to the caller's memory, content type in place:
+//	               size + 1 bytes
+//	gather-halves  sealed to one output from two pieces, size bytes
+//	gather-16      the same from sixteen pieces
+//	newkey-seal    a new key and one seal in place, without the collector's share
+//	record-seal    a whole TLS 1.3 record, handed to a transport that drops it
+//	record-open    a whole TLS 1.3 record, taken from a transport, content to the
+//	               caller's memory
+//
+// crypto/cipher has no split seal and no gather, so there it copies to the
+// output and seals in place, and it opens in place and copies the content out.
+// Its records are made in the way of crypto/tls, without locks, alerts and
+// limits. crypto/tls is a real tls.Conn after a real handshake.
+//
+// ChaCha20-Poly1305 has no kernels here: splitseal/portable is
+// golang.org/x/crypto's behind package aead's adapter, and what stands as
+// crypto/cipher is the same AEAD used directly.
+//
+// Every call of an op below records uses one nonce, which is fine for nothing
+// but throwing the result away.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
+	terminal := false
+	if info, err := os.Stderr.Stat(); err == nil {
+		terminal = info.Mode()&os.ModeCharDevice != 0
+	}
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr, terminal))
+}
+
+// Exit codes. Bad flags are 2, as in package flag.
+const (
+	exitFailed      = 1
+	exitUsage       = 2
+	exitInterrupted = 130
+)
+
+// run is the program. terminal says that stderr is one, and may show progress.
+// It returns the exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal bool) int {
+	fail := func(code int, err error) int {
+		fmt.Fprintf(stderr, "throughput: %v\n", err)
+		return code
+	}
+	o, err := parse(args, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case errors.Is(err, errFlagsPrinted):
+		return exitUsage
+	case err != nil:
+		return fail(exitUsage, err)
+	}
+
+	// Opened now, so that a path that cannot be written fails before minutes
+	// of measuring.
+	var chart *os.File
+	if o.svg != "" {
+		if chart, err = os.Create(o.svg); err != nil {
+			return fail(exitUsage, err)
+		}
+		defer chart.Close()
+	}
+
+	p := &progress{w: stderr, enabled: terminal, start: time.Now()}
+	r, err := measure(ctx, o.plan, p)
+	p.clear()
+	if err != nil {
+		return fail(exitFailed, err)
+	}
+
+	if o.json {
+		err = writeJSON(stdout, r)
+	} else {
+		err = writeTable(stdout, r, describe(args))
+	}
+	if err == nil && chart != nil {
+		_, err = chart.Write(drawSVG(r, describe(args)))
+		err = errors.Join(err, chart.Close())
+	}
+	if err != nil {
+		return fail(exitFailed, err)
+	}
+	if ctx.Err() != nil {
+		return exitInterrupted
+	}
+	return 0
+}
