@@ -2,7 +2,6 @@ package record
 
 import (
 	"bytes"
-	"fmt"
 	"testing"
 
 	"example.com/splitseal/aead"
@@ -82,62 +81,5 @@ func TestAllocs(t *testing.T) {
 		}
 	}); n != 0 {
 		t.Errorf("without keys: %v allocations", n)
-	}
-}
-
-func BenchmarkSeal(b *testing.B) {
-	for _, suite := range aead.Suites() {
-		for _, size := range []int{64, 1350, 8192, 16384} {
-			b.Run(fmt.Sprintf("%v/%d", suite, size), func(b *testing.B) {
-				s := newTestSealer(b, suite, EpochApplication, SealerConfig{})
-				content, dst := make([]byte, size), make([]byte, 0, MaxRecordSize)
-				b.SetBytes(int64(size))
-				b.ReportAllocs()
-				for b.Loop() {
-					if s.NeedsKeyUpdate() {
-						if _, err := s.SealKeyUpdate(dst, false); err != nil {
-							b.Fatal(err)
-						}
-					}
-					if _, err := s.Seal(dst, ContentTypeApplicationData, content); err != nil {
-						b.Fatal(err)
-					}
-				}
-			})
-		}
-	}
-}
-
-func BenchmarkOpen(b *testing.B) {
-	for _, suite := range aead.Suites() {
-		for _, size := range []int{64, 1350, 8192, 16384} {
-			b.Run(fmt.Sprintf("%v/%d", suite, size), func(b *testing.B) {
-				s := newTestSealer(b, suite, EpochApplication, SealerConfig{})
-				o := newTestOpener(b, suite, EpochApplication, OpenerConfig{})
-				content, dst := make([]byte, size), make([]byte, size)
-				wire := make([]byte, 0, 64*s.SealedSize(size))
-				var in []byte
-				b.SetBytes(int64(size))
-				b.ReportAllocs()
-				for b.Loop() {
-					if len(in) == 0 {
-						b.StopTimer()
-						in = wire
-						for range 64 {
-							var err error
-							if in, err = s.Seal(in, ContentTypeApplicationData, content); err != nil {
-								b.Fatal(err)
-							}
-						}
-						b.StartTimer()
-					}
-					rec, _, err := o.OpenTo(dst, in)
-					if err != nil {
-						b.Fatal(err)
-					}
-					in = in[rec.Size:]
-				}
-			})
-		}
 	}
 }
