@@ -84,7 +84,7 @@ var errFlagsPrinted = errors.New("bad flags")
 // samples of 150 µs it was 84 %.
 const (
 	// quickBudget leaves time under 40 seconds for go run to build the program.
-	quickBudget = 32 * time.Second
+	quickBudget = 30 * time.Second
 	// quickCellTime is enough for one implementation of one spec: a -quick run
 	// of few specs ends sooner.
 	quickCellTime   = 400 * time.Millisecond
