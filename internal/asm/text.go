@@ -72,8 +72,8 @@ func (s shape) down(offset int) int {
 
 // prepare makes sure that k has the powers for size bytes of text.
 func (k *Key) prepare(size int) {
-	if !k.long && size > shapes[k.backend].firstBatch {
-		k.addPowers()
+	if k.long == nil && size > shapes[k.backend].firstBatch {
+		k.makeLong()
 	}
 }
 
@@ -298,8 +298,11 @@ func (c *calls) add(text *byte, size int) {
 		c.list[c.runs] = run{text, uint64(n)}
 		c.runs++
 		c.listed += n
-		text = (*byte)(unsafe.Add(unsafe.Pointer(text), n))
-		size -= n
+		if size -= n; size > 0 {
+			// Not behind the last byte: that address may be another object's,
+			// or none, and the collector does not suffer the latter.
+			text = (*byte)(unsafe.Add(unsafe.Pointer(text), n))
+		}
 	}
 }
 
