@@ -42,19 +42,21 @@ type Options struct {
 
 	// HandshakeError is told of each connection whose handshake failed on a
 	// [Listener], before the listener closes it. It runs in the goroutine of
-	// that handshake, so several calls may run at once. An err that wraps a
-	// [*PanicError] is a panic in a function of the config; without
-	// HandshakeError such a panic is not recovered.
+	// that handshake, so several calls may run at once. A peer that does not
+	// speak TLS at all, which is a [tls.RecordHeaderError], may be answered over
+	// conn. An err that wraps a [*PanicError] is a panic in a function of the
+	// config; without HandshakeError such a panic is not recovered.
 	HandshakeError func(conn net.Conn, err error)
 
 	// NewSessionTicket is given each NewSessionTicket message of the server, its
-	// header of four bytes included, that crypto/tls was not given: those behind
-	// the first application data, and all if the config has no
-	// ClientSessionCache. There is no way for crypto/tls to resume with them. It
-	// runs inside a Read; the message is only valid during the call.
+	// header of four bytes included, that crypto/tls was not given or did not
+	// take: those behind the first application data or KeyUpdate, and all if the
+	// config has no ClientSessionCache. There is no way for crypto/tls to resume
+	// with them. It runs inside a Read; the message is only valid during the call.
 	NewSessionTicket func(message []byte)
 
-	// Sealer is the configuration of the write state: padding and limits.
+	// Sealer is the configuration of the write state: padding and limits. All
+	// connections call its Padding, also concurrently.
 	Sealer record.SealerConfig
 
 	// Record, if not nil, is given the configuration of each connection before
@@ -99,8 +101,13 @@ func Client(ctx context.Context, conn net.Conn, config *tls.Config, o *Options) 
 		o = new(Options)
 	}
 	t := newTransport(conn)
-	c := o.clientConfig(config, t)
-	return closeOnError(conn)(o.handshake(ctx, t, tls.Client(t, c), c, true))
+	cfg := o.clientConfig(config, t)
+	c, err := o.handshake(ctx, t, tls.Client(t, cfg), cfg, true)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return c, nil
 }
 
 // Server does a server's handshake over conn and takes the connection over. The
@@ -115,17 +122,12 @@ func Server(ctx context.Context, conn net.Conn, config *tls.Config, o *Options) 
 	if o == nil {
 		o = new(Options)
 	}
-	return closeOnError(conn)(o.server(ctx, conn, config, true))
-}
-
-func closeOnError(conn net.Conn) func(net.Conn, error) (net.Conn, error) {
-	return func(c net.Conn, err error) (net.Conn, error) {
-		if err != nil {
-			conn.Close()
-			return nil, err
-		}
-		return c, nil
+	c, err := o.server(ctx, conn, config, true)
+	if err != nil {
+		conn.Close()
+		return nil, err
 	}
+	return c, nil
 }
 
 // server is Server without closing conn.

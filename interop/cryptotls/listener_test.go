@@ -371,3 +371,22 @@ func TestDialer(t *testing.T) {
 		t.Error("connected to a closed listener")
 	}
 }
+
+// TestAnswerPlaintext answers a peer that does not speak TLS, as net/http does.
+func TestAnswerPlaintext(t *testing.T) {
+	const answer = "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
+	ln := NewListener(listen(t), serverConfig(), &Options{HandshakeError: func(conn net.Conn, err error) {
+		var re tls.RecordHeaderError
+		if errors.As(err, &re) && string(re.RecordHeader[:]) == "GET /" {
+			io.WriteString(conn, answer)
+		}
+	}})
+	accept := start(ln.Accept)
+	c := dialRaw(t, ln)
+	io.WriteString(c, "GET / HTTP/1.0\r\n\r\n")
+	if got, err := io.ReadAll(c); err != nil || string(got) != answer {
+		t.Errorf("%q, %v", got, err)
+	}
+	ln.Close()
+	<-accept
+}
