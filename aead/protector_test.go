@@ -560,8 +560,20 @@ type protecting interface {
 	Open(prefix []byte, header uint64, body []byte) error
 }
 
+// TestProtectorAllocations: a Protector allocates nothing of its own. Where
+// x/crypto has no assembly, its ChaCha20-Poly1305 allocates once per record.
 func TestProtectorAllocations(t *testing.T) {
 	for _, s := range allSuites(t) {
+		allowed := 0.0
+		if s == aead.ChaCha20Poly1305() {
+			bare := oracleFor(t, s, make([]byte, s.KeySize()))
+			nonce, buf := make([]byte, 12), make([]byte, 100, 116)
+			allowed = testing.AllocsPerRun(20, func() {
+				if _, err := bare.Open(buf[:0], nonce, bare.Seal(buf[:0], nonce, buf, nil), nil); err != nil {
+					t.Fatal(err)
+				}
+			})
+		}
 		for _, n := range []int{0, 64, 1350, 16384} {
 			var w, o protecting = newProtector(t, s, 0), newProtector(t, s, 0)
 			content, prefix := make([]byte, n), make([]byte, n)
@@ -578,8 +590,8 @@ func TestProtectorAllocations(t *testing.T) {
 				"SealGather and Open": func() { w.SealGather(body, 7, pieces); open() },
 				"failed Open":         func() { body[0] ^= 1; o.Open(prefix, 7, body) },
 			} {
-				if allocs := testing.AllocsPerRun(20, f); allocs != 0 {
-					t.Errorf("%v: %s of %d bytes: %v allocations", s, name, n, allocs)
+				if allocs := testing.AllocsPerRun(20, f); allocs > allowed {
+					t.Errorf("%v: %s of %d bytes: %v allocations, %v of them the AEAD's", s, name, n, allocs, allowed)
 				}
 			}
 		}

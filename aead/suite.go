@@ -123,7 +123,9 @@ func AES128GCM() *Suite { return aes128GCM }
 // AES256GCM returns TLS_AES_256_GCM_SHA384.
 func AES256GCM() *Suite { return aes256GCM }
 
-// ChaCha20Poly1305 returns TLS_CHACHA20_POLY1305_SHA256.
+// ChaCha20Poly1305 returns TLS_CHACHA20_POLY1305_SHA256, with the AEAD of
+// golang.org/x/crypto. Where that has no assembly (it has some for amd64 only),
+// it allocates once per record.
 func ChaCha20Poly1305() *Suite { return chaCha20Poly1305 }
 
 // Suites returns the suites of this package in a new slice, in the order of

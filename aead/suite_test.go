@@ -1,6 +1,7 @@
 package aead_test
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/aes"
 	"crypto/cipher"
@@ -191,6 +192,9 @@ func TestFIPS140Only(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "-test.run=^TestFIPS140Only$", "-test.v")
 	cmd.Env = append(os.Environ(), "GODEBUG=fips140=only", "AEAD_TEST_FIPS140_ONLY=1")
 	out, err := cmd.CombinedOutput()
+	if bytes.HasPrefix(out, []byte("panic: fips140: ")) {
+		t.Skipf("this build has no FIPS 140-3 mode: %s", bytes.SplitN(out, []byte("\n"), 2)[0])
+	}
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -1,6 +1,7 @@
 package gcm_test
 
 import (
+	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
 	"encoding/hex"
@@ -83,7 +84,6 @@ func TestContract(t *testing.T) {
 			aeadtest.Run(t, aeadtest.Config{
 				AEAD: a, Oracle: oracleFor(t, key, nonceSize, gcm.TagSize),
 				ErrOpen: gcm.ErrOpen, Panics: "gcm: ",
-				Allocates: true, // crypto/cipher does, to hash the nonce
 			})
 		})
 	}
@@ -96,7 +96,6 @@ func TestContract(t *testing.T) {
 			aeadtest.Run(t, aeadtest.Config{
 				AEAD: a, Oracle: oracleFor(t, key, gcm.NonceSize, tagSize),
 				ErrOpen: gcm.ErrOpen, Panics: "gcm: ",
-				Allocates: true, // a pooled buffer, when the pool was emptied
 			})
 		})
 	}
@@ -282,6 +281,9 @@ func TestFIPS140Only(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "-test.run=^TestFIPS140Only$", "-test.v")
 	cmd.Env = append(os.Environ(), "GODEBUG=fips140=only", "GCM_TEST_FIPS140_ONLY=1")
 	out, err := cmd.CombinedOutput()
+	if bytes.HasPrefix(out, []byte("panic: fips140: ")) {
+		t.Skipf("this build has no FIPS 140-3 mode: %s", bytes.SplitN(out, []byte("\n"), 2)[0])
+	}
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -66,7 +66,7 @@ func TestContract(t *testing.T) {
 				t.Fatal(err)
 			}
 			aeadtest.Run(t, aeadtest.Config{
-				AEAD: a, Oracle: oracleFor(t, s, key), ErrOpen: aead.ErrOpen, Panics: "aead: ", Allocates: true,
+				AEAD: a, Oracle: oracleFor(t, s, key), ErrOpen: aead.ErrOpen, Panics: "aead: ",
 			})
 		})
 	}
@@ -156,6 +156,9 @@ func TestFIPS140Only(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "-test.run=^TestFIPS140Only$", "-test.v")
 	cmd.Env = append(os.Environ(), "GODEBUG=fips140=only", "CCM_TEST_FIPS140_ONLY=1")
 	out, err := cmd.CombinedOutput()
+	if bytes.HasPrefix(out, []byte("panic: fips140: ")) {
+		t.Skipf("this build has no FIPS 140-3 mode: %s", bytes.SplitN(out, []byte("\n"), 2)[0])
+	}
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
