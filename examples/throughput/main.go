@@ -27,7 +27,8 @@
 //	               size + 1 bytes
 //	gather-halves  sealed to one output from two pieces, size bytes
 //	gather-16      the same from sixteen pieces
-//	newkey-seal    a new key and one seal in place, without the collector's share
+//	newkey-seal    a new key and one seal in place; keys are garbage, and the collector's
+//	               work for them counts where it meets a sample
 //	record-seal    a whole TLS 1.3 record, handed to a transport that drops it
 //	record-open    a whole TLS 1.3 record, taken from a transport, content to the
 //	               caller's memory

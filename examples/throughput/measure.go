@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"time"
 )
@@ -78,8 +77,6 @@ func quantile(samples []float64, q float64) float64 {
 func measure(ctx context.Context, p plan, progress *progress) ([]*result, error) {
 	unpin := pin()
 	defer unpin()
-	// Garbage is collected between the samples of newkey-seal, long before this.
-	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	m := newMemory()
 	meter := meter{clock: clockCost(), target: p.sample}
 

@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"runtime"
 
 	"example.com/splitseal/aead"
 	"golang.org/x/crypto/chacha20poly1305"
@@ -259,9 +258,6 @@ func (f *fixture) copySeal(a cipher.AEAD) func(calls int) {
 // newTask returns a task without its call.
 func (f *fixture) newTask(impl string) *task {
 	t := &task{impl: impl}
-	if f.op == "newkey-seal" {
-		t.refill = collector()
-	}
 	switch f.op {
 	case "open":
 		t.check = func() error {
@@ -293,18 +289,6 @@ func (f *fixture) newTask(impl string) *task {
 		}
 	}
 	return t
-}
-
-// collector returns a refill that collects garbage now and then, so that it is
-// not collected while the clock runs.
-func collector() func() {
-	const every = 16 // samples: less than 10 MB of keys
-	n := 0
-	return func() {
-		if n++; n%every == 0 {
-			runtime.GC()
-		}
-	}
 }
 
 func (f *fixture) checkOpen(t *task) error {
