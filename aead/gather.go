@@ -92,7 +92,8 @@ func (g *adapter) SealGather(dst, nonce []byte, pieces [][]byte, additionalData 
 	if mem.InexactPieces(out, pieces) {
 		panic(overlapText)
 	}
-	checkUnwritten(out, nonce, additionalData)
+	checkApart(out, nonce, overlapNonce)
+	checkApart(out, additionalData, overlapAdditionalData)
 	rest := out
 	for _, p := range pieces {
 		move(rest, p)
@@ -111,7 +112,8 @@ func (g *adapter) SealSplit(out, nonce, prefix, additionalData []byte) {
 	if mem.Inexact(out, prefix) {
 		panic(overlapText)
 	}
-	checkUnwritten(out, nonce, additionalData)
+	checkApart(out, nonce, overlapNonce)
+	checkApart(out, additionalData, overlapAdditionalData)
 	if len(prefix) == n {
 		// All text is in one place, so there is nothing to gather.
 		g.seal(out, nonce, prefix, additionalData)
@@ -139,7 +141,8 @@ func (g *adapter) Open(dst, nonce, ciphertext, additionalData []byte) ([]byte, e
 	if mem.Inexact(ciphertext, out) {
 		panic(overlapText)
 	}
-	checkUnwritten(out, nonce, additionalData)
+	checkApart(out, nonce, overlapNonce)
+	checkApart(out, additionalData, overlapAdditionalData)
 	if !g.open(out, nonce, ciphertext, additionalData) {
 		return nil, ErrOpen
 	}
@@ -158,8 +161,10 @@ func (g *adapter) OpenSplit(prefix, nonce, buf, additionalData []byte) error {
 	if mem.Inexact(buf, prefix) {
 		panic(overlapText)
 	}
-	checkUnwritten(buf, nonce, additionalData)
-	checkUnwritten(prefix, nonce, additionalData)
+	checkApart(buf, nonce, overlapNonce)
+	checkApart(buf, additionalData, overlapAdditionalData)
+	checkApart(prefix, nonce, overlapNonce)
+	checkApart(prefix, additionalData, overlapAdditionalData)
 	if len(prefix) == n {
 		// No plaintext stays in buf, so it can go straight to prefix.
 		if !g.open(prefix, nonce, buf, additionalData) {
@@ -190,7 +195,8 @@ func (g *adapter) OpenScatter(pieces [][]byte, nonce, ciphertext, additionalData
 	if mem.SelfOverlap(pieces) {
 		panic("aead: output pieces overlap each other")
 	}
-	checkUnwritten(ciphertext, nonce, additionalData)
+	checkApart(ciphertext, nonce, overlapNonce)
+	checkApart(ciphertext, additionalData, overlapAdditionalData)
 	if mem.AnyOverlap(nonce, pieces) {
 		panic(overlapNonce)
 	}
@@ -242,14 +248,10 @@ const (
 	notInPlace            = "aead: AEAD did not put its output where it was told"
 )
 
-// checkUnwritten panics if a call that writes out would change its own nonce
-// or additional data.
-func checkUnwritten(out, nonce, additionalData []byte) {
-	if mem.Overlap(out, nonce) {
-		panic(overlapNonce)
-	}
-	if mem.Overlap(out, additionalData) {
-		panic(overlapAdditionalData)
+// checkApart panics if a call that writes out would change what it reads at in.
+func checkApart(out, in []byte, message string) {
+	if mem.Overlap(out, in) {
+		panic(message)
 	}
 }
 
