@@ -362,7 +362,8 @@ const (
 )
 
 // checkApart panics if a call that writes out would change what it reads at
-// in. It is small enough to be inlined: a call costs short texts 2 ns, twice.
+// in. It is small enough to be inlined: one function for nonce and additional
+// data, which was not, cost a seal 3 to 6 ns.
 func checkApart(out, in []byte, message string) {
 	if mem.Overlap(out, in) {
 		panic(message)
