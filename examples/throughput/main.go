@@ -9,29 +9,32 @@
 //
 // All implementations of one op take turns in one thread and work in the same
 // memory, so that noise hits them alike: absolute times belong to one machine
-// at one moment, the ratios are what counts. Before anything is timed, every op
-// is compared with crypto/cipher's result at every size.
+// at one moment, the ratios are what counts. A ratio is the median of the
+// ratios of single rounds; the times of crypto/cipher are medians, and those of
+// the others follow from them and the ratios. Before anything is timed, every
+// op is compared with crypto/cipher's result at every size.
 //
 // # Ops
 //
 // The size is that of the content. Additional data is the five bytes of a
-// record header, nonces 12 bytes, tags 16. Text, output and additional data
-// are in the processor's caches.
+// record header, nonces have 12 bytes and tags 16. Everything is in the
+// processor's caches.
 //
-//	seal           in place, size bytes
-//	split-seal     content from the caller's memory, content type in the output:
-//	               size + 1 bytes
+//	seal           in place
+//	split-seal     content from the caller's memory, content type in the output
 //	copy-seal      the same text, copied to the output first and sealed in place
-//	open           to other memory, size bytes
-//	split-open     content to the caller's memory, content type in place:
-//	               size + 1 bytes
-//	gather-halves  sealed to one output from two pieces, size bytes
-//	gather-16      the same from sixteen pieces
-//	newkey-seal    a new key and one seal in place; keys are garbage, and the collector's
-//	               work for them counts where it meets a sample
+//	open           to other memory
+//	split-open     content to the caller's memory, content type in place
+//	gather-halves  two pieces to one output
+//	gather-16      sixteen pieces to one output
+//	newkey-seal    a new key and one seal in place
 //	record-seal    a whole TLS 1.3 record, handed to a transport that drops it
 //	record-open    a whole TLS 1.3 record, taken from a transport, content to the
 //	               caller's memory
+//
+// Split-seal, copy-seal and split-open have a text of size + 1 bytes, the
+// content type being the last. To compare a split seal with an in-place seal
+// of the same text, measure seal at size + 1.
 //
 // crypto/cipher has no split seal and no gather, so there it copies to the
 // output and seals in place, and it opens in place and copies the content out.
@@ -42,8 +45,9 @@
 // golang.org/x/crypto's behind package aead's adapter, and what stands as
 // crypto/cipher is the same AEAD used directly.
 //
-// Every call of an op below records uses one nonce, which is fine for nothing
-// but throwing the result away.
+// The keys of newkey-seal are garbage at once; what the collector does about
+// that counts when it meets a sample. Ops below records use one nonce for all
+// calls, which is fine for nothing but throwing the result away.
 package main
 
 import (
