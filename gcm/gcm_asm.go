@@ -163,7 +163,7 @@ func openSplit(k *asm.Key, prefix, buf []byte, n asm.Nonce, ad asm.AD) bool {
 	case len(prefix) == 0 || src == dst:
 		return k.Open(src, src, size, n, ad)
 	case rest == 1:
-		trailer, ok := k.OpenTrailer(dst, src, len(prefix), n, ad)
+		ok, trailer := k.OpenTrailer(dst, src, len(prefix), n, ad)
 		if ok {
 			buf[len(prefix)] = trailer
 		}

@@ -6,8 +6,8 @@ package asm
 // Every backend has the same five. A kernel that needs more than an x86-64
 // processor has must only be called for a key of its backend.
 //
-//	Init    sets up round keys and the lowest powers of H
-//	Powers  sets up the powers that texts longer than a batch need
+//	Init    sets up round keys and the powers of H for short texts
+//	Powers  sets up the table for long texts
 //	Hash    GHASH of additional data
 //	Seal    seals a text, or a part of one
 //	Open    opens a text, or a part of one
@@ -43,7 +43,7 @@ package asm
 func aesniInit(k *Key, key *byte, size uint64)
 
 //go:noescape
-func aesniPowers(k *Key)
+func aesniPowers(k *Key, table *longTable)
 
 //go:noescape
 func aesniHash(k *Key, hash, data *byte, blocks uint64)
@@ -58,7 +58,7 @@ func aesniOpen(k *Key, dst, src *byte, size, trailer, nonceLo, nonceHi, adLo, ad
 func vaesInit(k *Key, key *byte, size uint64)
 
 //go:noescape
-func vaesPowers(k *Key)
+func vaesPowers(k *Key, table *longTable)
 
 //go:noescape
 func vaesHash(k *Key, hash, data *byte, blocks uint64)
@@ -69,7 +69,7 @@ func vaesSeal(k *Key, dst, src *byte, size, trailer, nonceLo, nonceHi, adLo, adH
 //go:noescape
 func vaesOpen(k *Key, dst, src *byte, size, trailer, nonceLo, nonceHi, adLo, adHi, adBits, textBits uint64, s *stream) (ok, last uint64)
 
-// init, powers, hash, seal and open call the kernel of the key's backend.
+// init, fill, hash, seal and open call the kernel of the key's backend.
 
 func (k *Key) init(key *byte, size uint64) {
 	switch k.backend {
@@ -82,16 +82,15 @@ func (k *Key) init(key *byte, size uint64) {
 	}
 }
 
-func (k *Key) addPowers() {
+func (k *Key) fill(t *longTable) {
 	switch k.backend {
 	case AESNI:
-		aesniPowers(k)
+		aesniPowers(k, t)
 	case VAES:
-		vaesPowers(k)
+		vaesPowers(k, t)
 	default:
 		panic(noKernel)
 	}
-	k.long = true
 }
 
 func (k *Key) hash(hash, data *byte, blocks uint64) {

@@ -6,7 +6,7 @@ package asm
 
 func (k *Key) init(key *byte, size uint64) { panic(noKernel) }
 
-func (k *Key) addPowers() { panic(noKernel) }
+func (k *Key) fill(t *longTable) { panic(noKernel) }
 
 func (k *Key) hash(hash, data *byte, blocks uint64) { panic(noKernel) }
 

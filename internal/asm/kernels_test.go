@@ -129,13 +129,13 @@ func TestSealOpen(t *testing.T) {
 			if n > 0 {
 				clear(back)
 				copy(out, want)
-				trailer, ok := f.OpenTrailer(address(back), address(out), n-1, nonce, ad)
+				ok, trailer := f.OpenTrailer(address(back), address(out), n-1, nonce, ad)
 				if back[n-1] != 0 {
 					t.Fatalf("open with trailer of %d bytes wrote one more", n)
 				}
 				back[n-1] = trailer
 				checkOpen("open with trailer", ok, back)
-				trailer, ok = lazy.OpenTrailer(address(out), address(out), n-1, nonce, ad)
+				ok, trailer = lazy.OpenTrailer(address(out), address(out), n-1, nonce, ad)
 				checkOpen("open with trailer in place", ok && trailer == text[n-1], append(out[:n-1:n-1], trailer))
 				copy(out, want)
 			}

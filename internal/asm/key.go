@@ -7,20 +7,30 @@ import (
 )
 
 // A Key is what kernels need to know of an AES key: its round keys and powers
-// of its hash key H, 2.5 KiB. It is set up by [Key.Init] and must not be
-// copied after that by anyone who means to wipe it.
+// of its hash key H, 864 bytes, and 2176 bytes more once there was a text that
+// takes more than a batch. It is set up by [Key.Init] and must not be copied
+// after that by anyone who means to wipe it.
 //
 // Seals and opens may run concurrently if Init was told that the key is shared.
 type Key struct {
 	start      [blockSize]byte     // first round key, with the IV added
 	rounds     [14][blockSize]byte // the others, right-aligned
-	roundCount uint64
+	roundCount uint32
 	backend    Backend
-	long       bool // all powers are there, not only those for short texts
-	_          [6]byte
-	powers     [tablePower + tablePad][blockSize]byte // highest first, then zeros
-	halves     [tablePower + tablePad][blockSize]byte
+	long       *longTable // nil until it is needed
+	short      shortTable
 }
+
+// A table is powers of H, highest first, and zeros behind them, and a table of
+// sums of their halves, for short texts and for long ones.
+type (
+	shortTable struct {
+		powers, halves [shortPower + shortPad][blockSize]byte
+	}
+	longTable struct {
+		powers, halves [longPower + longPad][blockSize]byte
+	}
+)
 
 // Init sets up k for the backend b, which must be one of [Backends] and not
 // [Portable]. key is 16, 24 or 32 bytes long. iv is added to every nonce; nil
@@ -37,16 +47,30 @@ func (k *Key) Init(b Backend, key []byte, iv *[NonceSize]byte, shared bool) {
 		binary.LittleEndian.PutUint32(s[8:], binary.LittleEndian.Uint32(s[8:])^binary.LittleEndian.Uint32(iv[8:]))
 	}
 	if shared {
-		k.addPowers()
+		k.makeLong()
 	}
 }
 
 // Backend returns the backend that k was set up for.
 func (k *Key) Backend() Backend { return k.backend }
 
+// makeLong makes the table for long texts.
+//
+//go:noinline
+func (k *Key) makeLong() {
+	long := new(longTable)
+	k.fill(long)
+	k.long = long
+}
+
 // Wipe erases k, except for its backend. It must not be used after that, and
 // no other call may be running.
-func (k *Key) Wipe() { *k = Key{backend: k.backend} }
+func (k *Key) Wipe() {
+	if k.long != nil {
+		*k.long = longTable{}
+	}
+	*k = Key{backend: k.backend}
+}
 
 // NonceSize and TagSize are the sizes in bytes that kernels know.
 const (

@@ -2,27 +2,32 @@
 
 package asm
 
-// Offsets that the kernels use, in bytes, and sizes of the table of powers.
+// Offsets that the kernels use, in bytes, and sizes of the tables of powers, in entries.
 const (
-	layoutStart      = 0
-	layoutRounds     = 16
-	layoutRoundCount = 240
-	layoutPowers     = 256
-	layoutHalves     = 1408
-	layoutKeySize    = 2560
-	layoutHash       = 0
-	layoutMask       = 16
-	layoutSize       = 32
-	layoutCounter    = 40
-	layoutFinal      = 48
-	layoutNext       = 56
-	layoutEnd        = 64
-	layoutList       = 72
-	layoutRunText    = 0
-	layoutRunSize    = 8
-	layoutRunLen     = 16
-	tablePower       = 68
-	tablePad         = 4
+	layoutStart       = 0
+	layoutRounds      = 16
+	layoutRoundCount  = 240
+	layoutLong        = 248
+	layoutShort       = 256
+	layoutKeySize     = 864
+	layoutShortHalves = 304
+	layoutLongHalves  = 1088
+	layoutLongSize    = 2176
+	layoutHash        = 0
+	layoutMask        = 16
+	layoutSize        = 32
+	layoutCounter     = 40
+	layoutFinal       = 48
+	layoutNext        = 56
+	layoutEnd         = 64
+	layoutList        = 72
+	layoutRunText     = 0
+	layoutRunSize     = 8
+	layoutRunLen      = 16
+	shortPower        = 16
+	shortPad          = 3
+	longPower         = 65
+	longPad           = 3
 
 	aesniFirstBatchSize = 96
 	aesniBatchSize      = 128

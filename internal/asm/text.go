@@ -80,32 +80,36 @@ func (k *Key) prepare(size int) {
 // Seal writes the ciphertext of size bytes of text at src, and the tag, to dst.
 // dst may equal src and must not overlap the text in another way.
 func (k *Key) Seal(dst, src *byte, size int, n Nonce, ad AD) {
-	k.prepare(size)
-	if size <= maxCall {
-		k.seal(dst, src, uint64(size), 0, n, ad, uint64(size)*8, nil)
-		return
-	}
-	s := sealing(k, dst, size, n, ad)
-	s.add(src, size)
-	s.call(true)
+	k.sealText(dst, src, size, 0, n, ad)
 }
 
 // SealTrailer is Seal for the text at src followed by the byte trailer.
 func (k *Key) SealTrailer(dst, src *byte, size int, trailer byte, n Nonce, ad AD) {
-	k.prepare(size + 1)
-	t := sealTrailer | uint64(trailer)
-	if size < maxCall {
-		k.seal(dst, src, uint64(size), t, n, ad, uint64(size)*8+8, nil)
-		return
-	}
-	s := sealing(k, dst, size+1, n, ad)
-	s.trailer = t
-	s.add(src, size)
-	s.call(true)
+	k.sealText(dst, src, size, sealTrailer|uint64(trailer), n, ad)
 }
 
 // sealTrailer says to a seal that there is a trailer.
-const sealTrailer = 0x100
+const sealTrailer = 1 << 8
+
+// sealText is Seal and SealTrailer. It stands between a short record and its
+// kernel, so everything that is not needed for that is elsewhere.
+func (k *Key) sealText(dst, src *byte, size int, trailer uint64, n Nonce, ad AD) {
+	total := size + int(trailer>>8)
+	k.prepare(total)
+	if total > maxCall {
+		k.sealLong(dst, src, size, trailer, n, ad)
+		return
+	}
+	k.seal(dst, src, uint64(size), trailer, n, ad, uint64(total)*8, nil)
+}
+
+//go:noinline
+func (k *Key) sealLong(dst, src *byte, size int, trailer uint64, n Nonce, ad AD) {
+	s := sealing(k, dst, size+int(trailer>>8), n, ad)
+	s.trailer = trailer
+	s.add(src, size)
+	s.call(true)
+}
 
 // SealPieces writes the ciphertext of pieces, size bytes together, and the tag
 // to dst. A piece may be in its place there; otherwise it must not overlap dst.
@@ -137,30 +141,33 @@ func (k *Key) SealPieces(dst *byte, size int, pieces [][]byte, n Nonce, ad AD) {
 // wrote must be erased. dst may equal src and must not overlap the ciphertext
 // in another way.
 func (k *Key) Open(dst, src *byte, size int, n Nonce, ad AD) bool {
-	k.prepare(size)
-	if size <= maxCall {
-		ok, _ := k.open(dst, src, uint64(size), 0, n, ad, uint64(size)*8, nil)
-		return ok
-	}
-	s := opening(k, src, size, n, ad)
-	s.add(dst, size)
-	s.call(true)
-	return s.ok
+	ok, _ := k.openText(dst, src, size, 0, n, ad)
+	return ok
 }
 
 // OpenTrailer is Open for size+1 bytes of ciphertext, of which the last byte of
 // plaintext is a result.
-func (k *Key) OpenTrailer(dst, src *byte, size int, n Nonce, ad AD) (trailer byte, ok bool) {
-	k.prepare(size + 1)
-	if size < maxCall {
-		ok, trailer = k.open(dst, src, uint64(size), 1, n, ad, uint64(size)*8+8, nil)
-		return trailer, ok
+func (k *Key) OpenTrailer(dst, src *byte, size int, n Nonce, ad AD) (ok bool, trailer byte) {
+	return k.openText(dst, src, size, 1, n, ad)
+}
+
+// openText is Open and OpenTrailer; see sealText.
+func (k *Key) openText(dst, src *byte, size int, trailer uint64, n Nonce, ad AD) (ok bool, last byte) {
+	total := size + int(trailer)
+	k.prepare(total)
+	if total > maxCall {
+		return k.openLong(dst, src, size, trailer, n, ad)
 	}
-	s := opening(k, src, size+1, n, ad)
-	s.trailer = 1
+	return k.open(dst, src, uint64(size), trailer, n, ad, uint64(total)*8, nil)
+}
+
+//go:noinline
+func (k *Key) openLong(dst, src *byte, size int, trailer uint64, n Nonce, ad AD) (ok bool, last byte) {
+	s := opening(k, src, size+int(trailer), n, ad)
+	s.trailer = trailer
 	s.add(dst, size)
 	s.call(true)
-	return s.last, s.ok
+	return s.ok, s.last
 }
 
 // OpenPieces is Open for a plaintext that goes to pieces, size bytes together.

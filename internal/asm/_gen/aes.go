@@ -65,14 +65,14 @@ func (p plan) lastRound(x vec, text operand.Op) {
 	VAESENCLAST(t, x, x)
 }
 
-// keepMask turns the vector with slot 1 into E(J₀), which goes to the frame.
-func (p plan) keepMask(x vec) {
-	VAESENCLAST(p.roundKey, x, p.term)
+// lastRoundOfMask turns the block in slot 1, in x, into E(J₀) and returns the
+// register with it.
+func (p plan) lastRoundOfMask(x vec) vec {
+	VAESENCLAST(p.roundKey, x, x)
 	if p.lanes() > 1 {
-		VEXTRACTI128(operand.U8(1), p.term, p.frame.mask)
-		return
+		highBlock(x, low(x))
 	}
-	move(p.term, p.frame.mask)
+	return low(x)
 }
 
 // maskVector is the vector of batch 0 that has slot 1.

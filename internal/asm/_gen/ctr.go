@@ -26,9 +26,11 @@ func (p plan) counters(from, n int) {
 	p.addIndex(base, from, n)
 }
 
-// firstCounters is counters for batch 0 of a text, where p.counter is 0.
+// firstCounters is counters for batch 0 of a text, where p.counter is 0. It
+// takes the nonce from where loadNonce left it: loading it again would wait for
+// its store, and long if it happens to cross a cache line.
 func (p plan) firstCounters(from, n int) {
-	p.everyLane(p.frame.nonce, p.roundKey)
+	p.spread(p.roundKey)
 	MOVL(operand.U32(p.batchBlocks()), p.counter.As32())
 	p.addIndex(p.roundKey, from, n)
 }
@@ -47,9 +49,10 @@ func (p plan) addIndex(base vec, from, n int) {
 }
 
 // loadNonce leaves the counter block of counter 0, with the first round key
-// added, in the frame. lo and hi are the nonce's 12 bytes, little endian.
+// added, in the frame and in p.roundKey. lo and hi are the nonce's 12 bytes,
+// little endian.
 func (p plan) loadNonce(lo, hi operand.Mem) {
-	x := low(p.x0)
+	x := low(p.roundKey)
 	MOVQ(lo, p.t0)
 	VMOVQ(p.t0, x)
 	MOVQ(hi, p.t0)

@@ -23,7 +23,7 @@ func run(steps []step) {
 //	mid = (aL + aH)·(bL + bH)
 //
 // and the product is hi·x¹²⁸ + (mid + lo + hi)·x⁶⁴ + lo. Every lane has sums of
-// its own; reduce adds them up.
+// its own.
 type product struct {
 	lo, mid, hi vec
 }
@@ -54,7 +54,7 @@ func (p plan) load(m operand.Mem, x vec) []step {
 // table has the sums of the halves of the powers in the same arrangement.
 func (p plan) mulPair(a, b vec, power operand.Mem) []step {
 	s, t := p.halves, p.term
-	hA, hB, h := power, power.Offset(p.width), power.Offset(toHalves)
+	hA, hB, h := power, power.Offset(p.width), power.Offset(p.halvesAt)
 	steps := []step{
 		// s = (aL + aH, bL + bH)
 		func() { VPUNPCKLQDQ(b, a, s) },
@@ -86,7 +86,7 @@ func (p plan) mul(a vec, power operand.Mem) []step {
 		func() { add(p.sum.lo, t, p.sum.lo) },
 		func() { clmul(highHigh, a, power, t) },
 		func() { add(p.sum.hi, t, p.sum.hi) },
-		func() { clmul(lowLow, s, power.Offset(toHalves), t) },
+		func() { clmul(lowLow, s, power.Offset(p.halvesAt), t) },
 		func() { add(p.sum.mid, t, p.sum.mid) },
 	}
 }
@@ -103,7 +103,7 @@ func (p plan) startSum(a vec, power operand.Mem) {
 	add(s, a, s)
 	clmul(lowLow, a, power, low(p.sum.lo))
 	clmul(highHigh, a, power, low(p.sum.hi))
-	clmul(lowLow, s, power.Offset(toHalves), low(p.sum.mid))
+	clmul(lowLow, s, power.Offset(p.halvesAt), low(p.sum.mid))
 }
 
 // hashMemory adds vectors from to to-1 of the batch of text at base to the
@@ -228,7 +228,7 @@ func (p plan) addLengths(textBits, adBits operand.Mem) {
 	VMOVQ(p.t0, x)
 	MOVQ(adBits, p.t0)
 	VPINSRQ(operand.U8(1), p.t0, x, x)
-	run(p.lowLane().mul(x, at(p.end, -blockSize)))
+	run(p.lowLane().forShort().mul(x, at(p.key, keyShortEnd-blockSize)))
 }
 
 // lowLane is p for code that works on the lowest lane only.
@@ -236,5 +236,11 @@ func (p plan) lowLane() plan {
 	p.width = blockSize
 	p.sum = p.sum.low()
 	p.halves, p.term = low(p.halves), low(p.term)
+	return p
+}
+
+// forShort is p for code that uses the powers for short texts.
+func (p plan) forShort() plan {
+	p.halvesAt = shortHalvesAt
 	return p
 }

@@ -6,11 +6,11 @@ import (
 )
 
 // hashKernel emits GHASH of whole blocks, for additional data of more than one
-// block. It needs no powers but the shortPowers lowest, and is not tuned: a
-// block at a time, a reduction for every shortPowers blocks.
+// block. It uses the powers for short texts, and is not tuned: a block at a
+// time, a reduction for as many blocks as there are powers.
 func (d design) hashKernel() {
 	TEXT(d.name+"Hash", NOSPLIT, "func(k, hash, data *byte, blocks uint64)")
-	p := d.plan().lowLane()
+	p := d.plan().lowLane().forShort()
 	p.end = p.dst // the only pointer into the table that is needed
 	hash, blocks, turn := p.left, p.slots, p.count
 	x := low(p.x0)
@@ -19,7 +19,7 @@ func (d design) hashKernel() {
 	MOVQ(arg("hash"), hash)
 	MOVQ(arg("data"), p.src)
 	MOVQ(arg("blocks"), blocks)
-	LEAQ(at(p.key, keyPowersEnd), p.end)
+	LEAQ(at(p.key, keyShortEnd), p.end)
 	move(at(hash, 0), low(p.x1))
 
 	Label("turn")

@@ -26,20 +26,19 @@ func (d design) openKernel() {
 	TESTQ(p.t0, p.t0)
 	JNZ(target("stream"))
 
-	// slots = blocks of text + 3
 	p.textSize(trailerSize)
-	LEAQ(at(p.t1, blockSize-1+3*blockSize), p.slots)
-	SHRQ(operand.U8(4), p.slots)
-	p.startGroup()
 	CMPQ(p.t1, operand.U32(p.firstBatchSize()))
 	JBE(target("short"))
+	p.textSlots()
 
 	Label("first_batch")
-	p.startAD()
+	p.longTable()
+	p.startGroup()
+	p.startSum(p.loadAD(), p.slot1())
 	p.firstCounters(mask, batchVectors)
 	p.rounds(p.state[mask:], p.hashMemory(at(p.src, -text*p.width), text, batchVectors))
 	p.loadLastKey()
-	p.keepMask(p.state[mask])
+	move(p.lastRoundOfMask(p.state[mask]), p.frame.mask)
 	p.cryptVectors(p.state[text:])
 	p.moveOn(p.firstBatchSize())
 	p.nextBatch(p.suspendStream)
@@ -83,14 +82,14 @@ func (d design) openKernel() {
 	CMPL(at(p.t0, streamCounter), operand.U8(0))
 	JNE(target("continue"))
 	ADDQ(operand.U8(2), p.slots)
-	p.startGroup()
 	JMP(target("first_batch"))
 	Label("continue")
 	p.continueStream()
 	JMP(target("next"))
 
 	Label("short")
-	p.startAD()
+	p.shortPower()
+	p.forShort().startSum(p.loadAD(), p.slot1())
 	TESTQ(p.t1, p.t1)
 	JZ(target("short_0"))
 	p.lastBlock()
@@ -108,26 +107,31 @@ func (d design) openKernel() {
 	for n := 0; n <= batchVectors-text; n++ {
 		Label(shortLabel(n))
 		p.firstCounters(mask, text+n)
-		p.rounds(p.state[mask:text+n], p.hashRest(n, text))
+		p.rounds(p.state[mask:text+n], p.forShort().hashRest(n, text))
 		p.loadLastKey()
-		p.keepMask(p.state[mask])
+		p.lastRoundOfMask(p.state[mask])
 		if n > 0 {
 			p.openRest(p.state[text : text+n])
 		}
 		if n < batchVectors-text {
-			JMP(target("finish"))
+			JMP(target("finish_short"))
 		}
 	}
 
-	// The tags are compared whole, in a time that does not depend on them.
+	// finish compares the tags, whole, in a time that does not depend on them.
+	finish := func(mask operand.Op) {
+		x := p.tag(mask)
+		add(x, operand.Mem{Base: p.src, Index: p.t1, Scale: 1}, x)
+		XORL(p.t0.As32(), p.t0.As32())
+		VPTEST(x, x)
+		SETEQ(p.t0.As8())
+		MOVQ(p.t0, result("ok"))
+		p.leave()
+	}
+	Label("finish_short")
+	finish(low(p.state[mask]))
 	Label("finish")
-	x := p.tag()
-	add(x, operand.Mem{Base: p.src, Index: p.t1, Scale: 1}, x)
-	XORL(p.t0.As32(), p.t0.As32())
-	VPTEST(x, x)
-	SETEQ(p.t0.As8())
-	MOVQ(p.t0, result("ok"))
-	p.leave()
+	finish(p.frame.mask)
 }
 
 // loadLastOfAll is loadLast for the last of p.t1 bytes at p.src, the trailer
@@ -140,27 +144,27 @@ func (p plan) loadLastOfAll() {
 	MOVQ(p.count, p.last)
 }
 
-// hashRest adds n vectors of text to the sum, of which the last is in the
-// frame. first is the number in the batch of the first one.
-func (p plan) hashRest(n, first int) []step {
-	if n == 0 {
-		return nil
+// restVector is the memory of vector i of the last n, of which the last one is
+// in the frame.
+func (p plan) restVector(i, n int) operand.Mem {
+	if i == n-1 {
+		return p.frame.partial
 	}
+	return at(p.src, i*p.width)
+}
+
+// hashRest adds the last n vectors of text to the sum. first is the number in
+// the batch of the first one.
+func (p plan) hashRest(n, first int) []step {
 	var steps []step
 	power := func(i int) operand.Mem { return at(p.power, (first+i)*p.width) }
-	text := func(i int) operand.Mem {
-		if i == n-1 {
-			return p.frame.partial
-		}
-		return at(p.src, i*p.width)
-	}
 	for i := 0; i < n; i += 2 {
-		steps = append(steps, p.load(text(i), p.x0)...)
+		steps = append(steps, p.load(p.restVector(i, n), p.x0)...)
 		if i+1 == n {
 			steps = append(steps, p.mul(p.x0, power(i))...)
 			break
 		}
-		steps = append(steps, p.load(text(i+1), p.x1)...)
+		steps = append(steps, p.load(p.restVector(i+1, n), p.x1)...)
 		steps = append(steps, p.mulPair(p.x0, p.x1, power(i))...)
 	}
 	return steps

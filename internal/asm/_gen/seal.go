@@ -36,18 +36,42 @@ func (p *plan) enter() {
 	MOVQ(arg("dst"), p.dst)
 	MOVQ(arg("src"), p.src)
 	MOVQ(arg("size"), p.left)
-	LEAQ(at(p.key, keyPowersEnd), p.end)
 	p.loadNonce(arg("nonceLo"), arg("nonceHi"))
 }
 
-// startAD starts the sum with the block of additional data, which is slot 1.
-func (p plan) startAD() {
+// loadAD returns the block of additional data, which is slot 1.
+func (p plan) loadAD() vec {
 	x := low(p.x0)
 	MOVQ(arg("adLo"), p.t0)
 	VMOVQ(p.t0, x)
 	MOVQ(arg("adHi"), p.t0)
 	VPINSRQ(operand.U8(1), p.t0, x, x)
-	p.startSum(x, at(p.power, blockSize))
+	return x
+}
+
+// slot1 is the power of slot 1, when p.power is that of slot 0.
+func (p plan) slot1() operand.Mem { return at(p.power, blockSize) }
+
+// longTable prepares for startGroup.
+func (p plan) longTable() {
+	MOVQ(at(p.key, keyLong), p.end)
+	ADDQ(operand.U32(longEnd), p.end)
+}
+
+// shortPower sets p.power for a text of p.t1 bytes that is sealed or opened in
+// one batch: slot 0 has the power ⌈p.t1/16⌉ + 3.
+func (p plan) shortPower() {
+	LEAQ(at(p.t1, blockSize-1), p.t0)
+	ANDQ(operand.I8(-blockSize), p.t0)
+	LEAQ(at(p.key, keyShortEnd-3*blockSize), p.power)
+	SUBQ(p.t0, p.power)
+}
+
+// textSlots sets p.slots for a text of p.t1 bytes in one call: slots 0 and 1,
+// the text, the lengths.
+func (p plan) textSlots() {
+	LEAQ(at(p.t1, blockSize-1+3*blockSize), p.slots)
+	SHRQ(operand.U8(4), p.slots)
 }
 
 // streamSlots sets p.slots for the text of this call of stream p.t0, the block
@@ -66,6 +90,7 @@ func (p plan) continueStream() {
 	move(at(p.t0, streamMask), low(p.x0))
 	move(low(p.x0), p.frame.mask)
 	move(at(p.t0, streamHash), low(p.x1))
+	p.longTable()
 	p.startGroup()
 	p.startSum(low(p.x1), at(p.power, 0))
 }
@@ -112,13 +137,14 @@ func (p plan) cryptVectors(state []vec) {
 	}
 }
 
-// tagAt sets x to the tag: the hash, with the block of lengths, plus E(J₀).
-func (p plan) tag() vec {
+// tag returns the register with the tag: the hash, with the block of lengths,
+// plus the mask E(J₀).
+func (p plan) tag(mask operand.Op) vec {
 	p.addLanes()
 	p.addLengths(arg("textBits"), arg("adBits"))
 	x := p.reduce()
 	VPSHUFB(reversal, x, x)
-	add(x, p.frame.mask, x)
+	add(x, mask, x)
 	return x
 }
 
@@ -140,13 +166,10 @@ func (d design) sealKernel() {
 	TESTQ(p.t0, p.t0)
 	JNZ(target("stream"))
 
-	// slots = blocks of text + 3
 	p.textSize(trailerSize)
-	LEAQ(at(p.t1, blockSize-1+3*blockSize), p.slots)
-	SHRQ(operand.U8(4), p.slots)
-	p.startGroup()
 	CMPQ(p.t1, operand.U32(p.firstBatchSize()))
 	JBE(target("short"))
+	p.textSlots()
 
 	// encrypt is a batch, with steps woven in, from vector first on.
 	encrypt := func(steps []step) {
@@ -156,15 +179,23 @@ func (d design) sealKernel() {
 		p.cryptVectors(p.state[:])
 		p.moveOn(p.batchSize())
 	}
+	// finish writes the tag behind the last p.t1 bytes of text, and leaves.
+	finish := func(mask operand.Op) {
+		ADDQ(p.t1, p.dst)
+		move(p.tag(mask), at(p.dst, 0))
+		p.leave()
+	}
 	// batchBehind is where the batch before dst is.
 	batchBehind := at(p.dst, -p.batchSize())
 
 	Label("first_batch")
-	p.startAD()
+	p.longTable()
+	p.startGroup()
+	p.startSum(p.loadAD(), p.slot1())
 	p.firstCounters(mask, batchVectors)
 	p.rounds(p.state[mask:], nil)
 	p.loadLastKey()
-	p.keepMask(p.state[mask])
+	move(p.lastRoundOfMask(p.state[mask]), p.frame.mask)
 	p.cryptVectors(p.state[text:])
 	p.moveOn(p.firstBatchSize())
 
@@ -210,7 +241,8 @@ func (d design) sealKernel() {
 		p.counters(0, n)
 		p.rounds(p.state[:n], behind)
 		ADDQ(operand.U32(p.batchSize()), p.power)
-		p.sealRest(p.state[:n], 0)
+		p.sealRest(p.state[:n])
+		run(p.hashVectors(p.state[:n], 0))
 		JMP(target("finish"))
 	}
 
@@ -229,7 +261,6 @@ func (d design) sealKernel() {
 	CMPL(at(p.t0, streamCounter), operand.U8(0))
 	JNE(target("continue"))
 	ADDQ(operand.U8(2), p.slots)
-	p.startGroup()
 	JMP(target("first_batch"))
 	Label("continue")
 	p.continueStream()
@@ -237,7 +268,8 @@ func (d design) sealKernel() {
 	JMP(target("next"))
 
 	Label("short")
-	p.startAD()
+	p.shortPower()
+	p.forShort().startSum(p.loadAD(), p.slot1())
 	TESTQ(p.t1, p.t1)
 	JZ(target("short_0"))
 	p.lastBlock()
@@ -258,25 +290,26 @@ func (d design) sealKernel() {
 		p.firstCounters(mask, text+n)
 		p.rounds(p.state[mask:text+n], nil)
 		p.loadLastKey()
-		p.keepMask(p.state[mask])
-		p.sealRest(p.state[text:text+n], text)
+		p.lastRoundOfMask(p.state[mask])
+		p.sealRest(p.state[text : text+n])
+		run(p.forShort().hashVectors(p.state[text:text+n], text))
 		if n < batchVectors-text {
-			JMP(target("finish"))
+			JMP(target("finish_short"))
 		}
 	}
 
+	Label("finish_short")
+	finish(low(p.state[mask]))
 	Label("finish")
-	ADDQ(p.t1, p.dst)
-	move(p.tag(), at(p.dst, 0))
-	p.leave()
+	finish(p.frame.mask)
 }
 
-// sealRest finishes the last p.t1 bytes of text and hashes them. first is the
-// number in the batch of the first vector.
+// sealRest finishes the last p.t1 bytes of text and leaves them in state for
+// hashing, reversed, with zeros behind them.
 //
 // The last vector is stored as whole blocks: the tag will be written over what
 // is too much.
-func (p plan) sealRest(state []vec, first int) {
+func (p plan) sealRest(state []vec) {
 	if len(state) == 0 {
 		return
 	}
@@ -302,5 +335,4 @@ func (p plan) sealRest(state []vec, first int) {
 	for _, x := range state {
 		VPSHUFB(reversal, x, x)
 	}
-	run(p.hashVectors(state, first))
 }

@@ -12,6 +12,7 @@ type setupPlan struct {
 
 	key    reg.GPPhysical // input: the Key
 	source reg.GPPhysical // input: the key's bytes
+	table  reg.GPPhysical // input: the table for long texts
 	words  [6]reg.GPPhysical
 
 	// The key schedule.
@@ -33,6 +34,7 @@ func (d design) setupPlan() setupPlan {
 		design: d,
 		key:    reg.R8,
 		source: reg.RSI,
+		table:  reg.RDI,
 		words:  [6]reg.GPPhysical{reg.RAX, reg.RBX, reg.RCX, reg.RDX, reg.R9, reg.R10},
 
 		even: reg.X0, odd: reg.X1, zeroBlock: reg.X2, t: reg.X3, u: reg.X4,
@@ -58,7 +60,7 @@ func (d design) initKernel() {
 	MOVQ(reg.RAX, reg.RBX)
 	SHRQ(operand.U8(2), reg.RBX)
 	ADDQ(operand.U8(6), reg.RBX) // 4, 6 or 8 words of key take 10, 12 or 14 rounds
-	MOVQ(reg.RBX, at(p.key, keyRoundCount))
+	MOVL(reg.EBX, at(p.key, keyRoundCount))
 	CMPQ(reg.RAX, operand.U8(24))
 	JE(target("aes192"))
 	JA(target("aes256"))
@@ -73,7 +75,7 @@ func (d design) initKernel() {
 
 	Label("powers")
 	p.hashKey()
-	p.shortPowersTable()
+	p.shortTable()
 	d.leave()
 }
 
@@ -207,7 +209,7 @@ func (p setupPlan) setFactor(x vec) {
 	}
 }
 
-// times sets to = x·factor, in every lane. All are of the same width.
+// times sets to = x·factor, in every lane. Both are of the same width.
 func (p setupPlan) times(x, to vec) {
 	f, fs, sum, s, t := p.factor, p.factorHalves, p.sum, p.halves, p.term
 	if x == low(x) {
@@ -221,16 +223,17 @@ func (p setupPlan) times(x, to vec) {
 	move(sum.reduce(s, t), to)
 }
 
-// power is the memory of H to the power i.
-func (p setupPlan) power(i int) operand.Mem {
-	return at(p.key, keyPowersEnd-i*blockSize)
-}
+// short and long are the memory of H to the power i, in the two tables.
+
+func (p setupPlan) short(i int) operand.Mem { return at(p.key, keyShortEnd-i*blockSize) }
+
+func (p setupPlan) long(i int) operand.Mem { return at(p.table, longEnd-i*blockSize) }
 
 // shortPowers is the number of powers that texts of up to a batch need.
 func (d design) shortPowers() int { return d.batchBlocks() }
 
-// shortPowersTable fills in the lowest shortPowers powers and their halves.
-func (p setupPlan) shortPowersTable() {
+// shortTable fills in the lowest shortPowers powers and their halves.
+func (p setupPlan) shortTable() {
 	h := func(i int) vec { return low(p.h[i-1]) }
 	p.setFactor(h(1))
 	p.times(h(1), h(2))
@@ -242,60 +245,74 @@ func (p setupPlan) shortPowersTable() {
 		p.times(h(i), h(4+i))
 	}
 	for i := 1; i <= 8; i++ {
-		move(h(i), p.power(i))
+		move(h(i), p.short(i))
 	}
 	if p.shortPowers() > 8 {
 		p.setFactor(h(8))
 		for i := 8; i > 0; i -= p.lanes() {
-			move(p.power(i), p.h[0])
+			move(p.short(i), p.h[0])
 			p.times(p.h[0], p.h[0])
-			move(p.h[0], p.power(8+i))
+			move(p.h[0], p.short(8+i))
 		}
 	}
-
-	for i := p.shortPowers(); i > 0; i -= p.lanes() {
-		p.storeHalves(p.power(i))
+	for i := p.lanes(); i <= p.shortPowers(); i += p.lanes() {
+		move(p.short(i), p.h[0])
+		p.storeHalves(p.h[0], p.short(i), shortHalvesAt)
 	}
 }
 
-// storeHalves fills in the sums of halves beside the powers at m, a vector of
-// them: those of each power and of the one lanes below.
-func (p setupPlan) storeHalves(m operand.Mem) {
-	x, y, t := p.h[0], p.h[1], p.term
-	move(m, x)
+// powersKernel emits the set-up of the table for long texts. Each vector of
+// powers is the one a batch below times H^(slots in a batch).
+func (d design) powersKernel() {
+	TEXT(d.name+"Powers", NOSPLIT, "func(k, table *byte)")
+	p := d.setupPlan()
+	MOVQ(arg("k"), p.key)
+	MOVQ(arg("table"), p.table)
+
+	for i := p.lanes(); i <= p.shortPowers(); i += p.lanes() {
+		move(p.short(i), p.h[0])
+		move(p.h[0], p.long(i))
+		p.storeHalves(p.h[0], p.long(i), longHalvesAt)
+	}
+
+	move(p.short(p.batchBlocks()), low(p.factor))
+	p.setFactor(low(p.factor))
+	from, count := reg.RSI, reg.RCX
+	more := d.maxPowers() - d.shortPowers()
+	to := at(from, -p.batchSize())
+	next := func(x vec) {
+		move(at(from, 0), x)
+		p.times(x, x)
+		move(x, to)
+		p.storeHalves(x, to, longHalvesAt)
+	}
+	LEAQ(p.long(p.lanes()), from)
+	MOVL(operand.U32(more/p.lanes()), count.As32())
+	align()
+	Label("vector")
+	next(p.h[0])
+	SUBQ(operand.U8(p.width), from)
+	DECL(count.As32())
+	JNZ(target("vector"))
+	// The number of powers is odd, so half a vector is left.
+	if more%p.lanes() == 1 {
+		ADDQ(operand.U8(blockSize), from)
+		next(low(p.h[0]))
+	}
+	d.leave()
+}
+
+// storeHalves fills in the sums of halves at a distance from the powers x at m:
+// those of each power and of the one lanes below, which must be there. It
+// destroys x.
+func (p setupPlan) storeHalves(x vec, m operand.Mem, distance int) {
+	y, t := p.halves, p.term
+	if x == low(x) {
+		y, t = low(y), low(t)
+	}
 	move(m.Offset(p.width), y)
 	VPUNPCKLQDQ(y, x, t)
 	VPUNPCKHQDQ(y, x, x)
 	add(x, t, x)
-	move(x, m.Offset(toHalves))
-}
-
-// powersKernel emits the set-up of the powers that longer texts need. Each
-// vector of powers is the one a batch below times H^(slots in a batch).
-func (d design) powersKernel() {
-	TEXT(d.name+"Powers", NOSPLIT, "func(k *byte)")
-	p := d.setupPlan()
-	MOVQ(arg("k"), p.key)
-	move(p.power(p.batchBlocks()), low(p.factor))
-	p.setFactor(low(p.factor))
-
-	from, count := reg.RSI, reg.RCX
-	LEAQ(p.power(p.lanes()), from)
-	MOVL(operand.U32(d.longVectors()), count.As32())
-	align()
-	Label("vector")
-	move(at(from, 0), p.h[0])
-	p.times(p.h[0], p.h[0])
-	to := at(from, -p.batchSize())
-	move(p.h[0], to)
-	p.storeHalves(to)
-	SUBQ(operand.U8(p.width), from)
-	DECL(count.As32())
-	JNZ(target("vector"))
-	d.leave()
-}
-
-// longVectors is the number of vectors of powers beyond shortPowers.
-func (d design) longVectors() int {
-	return (d.maxPowers() - d.shortPowers() + d.lanes() - 1) / d.lanes()
+	move(x, m.Offset(distance))
 }
