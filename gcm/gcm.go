@@ -27,10 +27,19 @@
 // outputs: an open may put plaintext there before it has verified it. When the
 // call returns, outputs hold verified plaintext or zeros.
 //
+// # Backends
+//
+// On amd64 a key uses the best kernels that the processor has, everywhere else
+// crypto/cipher, which the purego build tag selects too. It keeps what was
+// selected when it was set up; Backend names it. The environment variable
+// SPLITSEAL_CPU removes backends, as in SPLITSEAL_CPU=-vaes. If it holds a word
+// without a meaning, every constructor returns an error.
+//
 // # FIPS 140-3
 //
 // With GODEBUG=fips140=only every constructor returns an error, as those of
-// crypto/cipher that take the caller's nonces do.
+// crypto/cipher that take the caller's nonces do. With fips140=on they work,
+// but the kernels are not part of the Go Cryptographic Module.
 //
 // AES-GCM is specified in NIST SP 800-38D.
 package gcm
