@@ -422,33 +422,39 @@ func (w *Writer) fail(err error) {
 // prepare makes the Sealer and b ready for a record with size bytes of
 // application data. It returns the content that the transport took meanwhile.
 func (w *Writer) prepare(b *outBuffer, size int) (n int, err error) {
-	if w.conn != nil {
-		if err := w.conn.beforeRecord(); err != nil {
-			return 0, err
-		}
-	}
-	// "the receiver MUST send a KeyUpdate of its own with request_update set to
-	// "update_not_requested" prior to sending its next Application Data record."
-	// (RFC 9846, Section 4.7.3); and "Implementations MUST either close the
-	// connection or do a key update as described in [Section 4.7.3] prior to
-	// reaching these limits." (Section 5.5)
-	if w.sealer.NeedsKeyUpdate() {
-		if !w.room(b, keyUpdateSize) {
-			if n, err = w.flush(b, nil); err != nil {
+	for {
+		// Again after each flush, which may have taken long.
+		if w.conn != nil {
+			if err := w.conn.beforeRecord(); err != nil {
 				return n, err
 			}
 		}
+		next, update := size, w.sealer.NeedsKeyUpdate()
+		if update {
+			next = keyUpdateSize
+		}
+		if !w.room(b, next) {
+			m, err := w.flush(b, nil)
+			n += m
+			if err != nil {
+				return n, err
+			}
+			continue
+		}
+		if !update {
+			return n, nil
+		}
+		// "the receiver MUST send a KeyUpdate of its own with request_update set
+		// to "update_not_requested" prior to sending its next Application Data
+		// record." (RFC 9846, Section 4.7.3); and "Implementations MUST either
+		// close the connection or do a key update as described in [Section
+		// 4.7.3] prior to reaching these limits." (Section 5.5)
 		records, err := w.sealer.SealKeyUpdate(b.records, false)
 		if err != nil {
 			return n, err
 		}
 		w.sealed(b, records, 0)
 	}
-	if !w.room(b, size) {
-		m, err := w.flush(b, nil)
-		return n + m, err
-	}
-	return n, nil
 }
 
 // room reports whether b has room for one more record with size bytes of
