@@ -94,6 +94,25 @@ func TestSealGatherSplits(t *testing.T) {
 			}
 		}
 	}
+	// No memory of the caller's is kept, and no long list.
+	for _, n := range []int{3, maxKeptPieces * 3} {
+		pieces := make([][]byte, n)
+		for i := range pieces {
+			pieces[i] = content[i%20 : i%20+1]
+		}
+		want := f.record(ContentTypeApplicationData, bytes.Join(pieces, nil), 0)
+		if got, err := s.SealGather(nil, ContentTypeApplicationData, pieces); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%d pieces: %v", n, err)
+		}
+		if cap(s.pieces) > 2*maxKeptPieces {
+			t.Errorf("room for %d pieces kept", cap(s.pieces))
+		}
+		for _, p := range s.pieces[:cap(s.pieces)] {
+			if p != nil {
+				t.Fatal("a piece is kept")
+			}
+		}
+	}
 	// No pieces at all, and records without protection.
 	for _, pieces := range [][][]byte{nil, {nil}, {{}, {}}} {
 		got, err := s.SealGather(nil, ContentTypeApplicationData, pieces)
@@ -331,7 +350,7 @@ func TestSealFragments(t *testing.T) {
 func TestPaddingClamp(t *testing.T) {
 	suite := aead.AES128GCM()
 	policies := map[string]func(int) int{
-		"none": nil, "negative": func(int) int { return -5 }, "huge": func(int) int { return 1 << 40 },
+		"none": nil, "negative": func(int) int { return -5 }, "huge": func(int) int { return 1 << 30 },
 		"16": PadToMultiple(16), "64": PadToMultiple(64), "4096": PadToMultiple(4096), "all": PadToMultiple(MaxInnerSize),
 		"one": func(int) int { return 1 },
 	}

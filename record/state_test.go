@@ -7,10 +7,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"example.com/splitseal/aead"
+	"example.com/splitseal/internal/require"
 )
 
 // TestSealerState moves a Sealer, directly and encoded, and compares every record
@@ -395,6 +399,53 @@ func TestDecodeState(t *testing.T) {
 		}
 		if _, err := DecodeState(data, aead.SuiteByID); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestCopiesAreFound copies each object that must not be copied, and go vet has to
+// say so.
+func TestCopiesAreFound(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs go vet")
+	}
+	goTool := require.Tool(t, "go")
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	types := []string{"Sealer", "Opener", "State", "HandshakeReader"}
+	var source strings.Builder
+	source.WriteString("package copies\n\nimport \"example.com/splitseal/record\"\n")
+	for _, name := range types {
+		fmt.Fprintf(&source, "\nfunc f%s(a *record.%s) { b := *a; _ = &b }\n", name, name)
+	}
+	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, err := os.ReadFile(filepath.Join(root, "go.sum"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mod = bytes.Replace(mod, []byte("module example.com/splitseal"), []byte("module example.org/copies"), 1)
+	mod = fmt.Appendf(mod, "\nrequire example.com/splitseal v0.0.0\nreplace example.com/splitseal => %q\n", root)
+	dir := t.TempDir()
+	for name, data := range map[string][]byte{"copies.go": []byte(source.String()), "go.mod": mod, "go.sum": sum} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command(goTool, "vet", ".")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		t.Fatal("go vet found nothing")
+	}
+	for _, name := range types {
+		if want := "assignment copies lock value to b: example.com/splitseal/record." + name; !strings.Contains(string(out), want) {
+			t.Errorf("go vet does not say %q:\n%s", want, out)
 		}
 	}
 }
