@@ -7,7 +7,8 @@
 //
 //	backends  avx512, vaes, aesni, portable
 //	tools     gcc, go, objdump, valgrind
-//	peers     boringssl, browser, curl, gnutls, openssl, python, qtls, tlsfuzzer
+//	peers     boringssl, browser, curl, gnutls, java, nginx, node, nss, openssl,
+//	          python, qtls, tlsfuzzer, tshark
 //	groups    tools, peers: every word of that row
 //
 // A word that is not in the table fails every test that asks, so that a
@@ -31,7 +32,7 @@ const Env = "SPLITSEAL_REQUIRE"
 var (
 	backends = []string{"avx512", "vaes", "aesni", "portable"}
 	tools    = []string{"gcc", "go", "objdump", "valgrind"}
-	peers    = []string{"boringssl", "browser", "curl", "gnutls", "openssl", "python", "qtls", "tlsfuzzer"}
+	peers    = []string{"boringssl", "browser", "curl", "gnutls", "java", "nginx", "node", "nss", "openssl", "python", "qtls", "tlsfuzzer", "tshark"}
 )
 
 // Parse returns the words that the declaration names, groups replaced by what

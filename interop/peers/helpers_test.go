@@ -1,0 +1,554 @@
+package peers
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	mathrand "math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"example.com/splitseal/aead"
+	"example.com/splitseal/internal/require"
+	"example.com/splitseal/interop/cryptotls"
+	"example.com/splitseal/record"
+)
+
+// waitLimit bounds every wait.
+const waitLimit = 30 * time.Second
+
+// files are the certificate and key that every server uses, and that every
+// client trusts, as the peers want them.
+type files struct {
+	dir, cert, key string
+	pool           *x509.CertPool
+	pair           tls.Certificate
+}
+
+var credentials = sync.OnceValues(func() (*files, error) {
+	dir, err := os.MkdirTemp("", "peers")
+	if err != nil {
+		return nil, err
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		Subject:               pkix.Name{CommonName: "localhost"},
+		NotBefore:             time.Now().Add(-time.Hour),
+		NotAfter:              time.Now().Add(24 * time.Hour),
+		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		BasicConstraintsValid: true,
+		IsCA:                  true,
+		DNSNames:              []string{"localhost"},
+		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		return nil, err
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	f := &files{dir: dir, cert: filepath.Join(dir, "cert.pem"), key: filepath.Join(dir, "key.pem"), pool: x509.NewCertPool()}
+	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
+	f.pool.AppendCertsFromPEM(certPEM)
+	if f.pair, err = tls.X509KeyPair(certPEM, keyPEM); err != nil {
+		return nil, err
+	}
+	return f, errors.Join(os.WriteFile(f.cert, certPEM, 0o600), os.WriteFile(f.key, keyPEM, 0o600))
+})
+
+func creds(t testing.TB) *files {
+	t.Helper()
+	f, err := credentials()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func testContext(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// process is a peer in a process of its own.
+type process struct {
+	t      testing.TB
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	stdout io.ReadCloser
+	stderr lockedBuffer
+	done   chan struct{}
+	err    error
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// run starts a program. It is killed when the test ends, or after waitLimit.
+func run(t testing.TB, env []string, name string, args ...string) *process {
+	t.Helper()
+	p := &process{t: t, cmd: exec.CommandContext(testContext(t), name, args...), done: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Dir = t.TempDir()
+	p.cmd.Stderr = &p.stderr
+	p.cmd.WaitDelay = time.Second
+	stdin, err := p.cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Not StdoutPipe, which Wait closes under the reader.
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.stdin, p.stdout, p.cmd.Stdout = stdin, r, w
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	r.SetDeadline(time.Now().Add(waitLimit))
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.done)
+	}()
+	t.Cleanup(func() {
+		p.kill()
+		r.Close()
+		if t.Failed() {
+			t.Logf("%s %s\nstderr: %.4000s", name, strings.Join(args, " "), p.stderr.String())
+		}
+	})
+	return p
+}
+
+// kill ends the process without a chance to say goodbye.
+func (p *process) kill() {
+	p.cmd.Process.Kill()
+	<-p.done
+}
+
+// wait waits for the process to end by itself and returns its exit error.
+func (p *process) wait() error {
+	p.t.Helper()
+	select {
+	case <-p.done:
+		return p.err
+	case <-time.After(waitLimit):
+		p.t.Fatal("the peer does not end")
+		return nil
+	}
+}
+
+// output runs a program to its end and returns what it printed.
+func output(t testing.TB, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(testContext(t), name, args...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// firstLine returns the first line of s that holds part.
+func firstLine(s, part string) string {
+	for line := range strings.SplitSeq(s, "\n") {
+		if strings.Contains(line, part) {
+			return strings.TrimSpace(line)
+		}
+	}
+	return ""
+}
+
+// tool returns the path of a program of the peer called word, or ends the test
+// as package require says.
+func tool(t testing.TB, word, program string) string {
+	t.Helper()
+	path, err := exec.LookPath(program)
+	if err != nil {
+		for _, dir := range []string{"/usr/sbin", "/usr/lib/nss/unsupported-tools"} {
+			if p := filepath.Join(dir, program); isFile(p) {
+				return p
+			}
+		}
+		missing(t, word, err.Error())
+	}
+	return path
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// missing skips the test, and notes that the peer's rows of the matrix cannot be
+// checked.
+func missing(t testing.TB, word, reason string) {
+	t.Helper()
+	matrix.lacks(word)
+	require.Missing(t, word, reason)
+}
+
+// ourSide is our end of one connection, and what it can tell.
+type ourSide struct {
+	*cryptotls.Conn
+	raw    *tap
+	sealer *record.Sealer
+	opener *record.Opener
+	keys   *lockedBuffer // key log
+}
+
+// tap keeps what came in, as far as it is of use.
+type tap struct {
+	net.Conn
+	mu       sync.Mutex
+	received []byte
+	sent     []byte
+	keep     bool
+}
+
+func (p *tap) Read(b []byte) (int, error) {
+	n, err := p.Conn.Read(b)
+	if p.keep {
+		p.mu.Lock()
+		p.received = append(p.received, b[:n]...)
+		p.mu.Unlock()
+	}
+	return n, err
+}
+
+func (p *tap) Write(b []byte) (int, error) {
+	if p.keep {
+		p.mu.Lock()
+		p.sent = append(p.sent, b...)
+		p.mu.Unlock()
+	}
+	return p.Conn.Write(b)
+}
+
+// recordSizes returns the body sizes of the protected records that came in.
+func (p *tap) recordSizes() (sizes []int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for b := p.received; len(b) >= record.HeaderSize; {
+		n := int(b[3])<<8 | int(b[4])
+		if len(b) < record.HeaderSize+n {
+			break
+		}
+		if b[0] == 23 {
+			sizes = append(sizes, n)
+		}
+		b = b[record.HeaderSize+n:]
+	}
+	return sizes
+}
+
+// options returns Options whose connection ends up in side.
+func (side *ourSide) options(padding func(int) int) *cryptotls.Options {
+	return &cryptotls.Options{
+		Sealer: record.SealerConfig{Padding: padding},
+		Record: func(c *record.ConnConfig) { side.sealer, side.opener = c.Sealer, c.Opener },
+	}
+}
+
+// listener accepts one connection of a peer on loopback.
+type listener struct {
+	t testing.TB
+	net.Listener
+}
+
+func listen(t testing.TB) *listener {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln.(*net.TCPListener).SetDeadline(time.Now().Add(waitLimit))
+	t.Cleanup(func() { ln.Close() })
+	return &listener{t, ln}
+}
+
+func (l *listener) port() string {
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return port
+}
+
+// serve does the server's handshake with the next peer.
+func (l *listener) serve(config *tls.Config, padding func(int) int) *ourSide {
+	l.t.Helper()
+	raw, err := l.Accept()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	side := newSide(l.t, raw)
+	if config == nil {
+		config = &tls.Config{}
+	} else {
+		config = config.Clone()
+	}
+	config.Certificates = []tls.Certificate{creds(l.t).pair}
+	config.KeyLogWriter = side.keys
+	c, err := cryptotls.Server(testContext(l.t), side.raw, config, side.options(padding))
+	if err != nil {
+		l.t.Fatalf("handshake: %v", err)
+	}
+	side.Conn = c.(*cryptotls.Conn)
+	return side
+}
+
+func newSide(t testing.TB, raw net.Conn) *ourSide {
+	raw.SetDeadline(time.Now().Add(waitLimit))
+	t.Cleanup(func() { raw.Close() })
+	return &ourSide{raw: &tap{Conn: raw, keep: true}, keys: new(lockedBuffer)}
+}
+
+// freePort returns a port that nobody listened on a moment ago.
+func freePort(t testing.TB) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return strconv.Itoa(ln.Addr().(*net.TCPAddr).Port)
+}
+
+// dial connects to a peer that may not listen yet, and does the client's
+// handshake.
+func dial(t testing.TB, p *process, port string, config *tls.Config, padding func(int) int) *ourSide {
+	t.Helper()
+	var raw net.Conn
+	for end := time.Now().Add(waitLimit); ; time.Sleep(10 * time.Millisecond) {
+		var err error
+		if raw, err = net.Dial("tcp", "127.0.0.1:"+port); err == nil {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+		if p != nil {
+			select {
+			case <-p.done:
+				t.Fatalf("the peer ended: %v", p.err)
+			default:
+			}
+		}
+	}
+	side := newSide(t, raw)
+	if config == nil {
+		config = &tls.Config{}
+	} else {
+		config = config.Clone()
+	}
+	config.RootCAs = creds(t).pool
+	config.ServerName = "localhost"
+	config.KeyLogWriter = side.keys
+	c, err := cryptotls.Client(testContext(t), side.raw, config, side.options(padding))
+	if err != nil {
+		t.Fatalf("handshake: %v", err)
+	}
+	side.Conn = c.(*cryptotls.Conn)
+	return side
+}
+
+// far is the other end of a connection, as the test reaches it.
+type far struct {
+	in   io.Writer // the peer sends what is written here; nil if it echoes
+	out  io.Reader // what the peer receives; nil if it echoes
+	text bool      // lines of text only
+}
+
+// sizes are the sizes of messages in bytes.
+var sizes = []int{0, 1, 2, 17, 1350, 16383, 16384, 16385, 50_000, 1 << 20}
+
+// message returns size bytes, which end in a newline if they are text.
+func message(size int, text bool) []byte {
+	p := make([]byte, size)
+	rand.Read(p)
+	if text {
+		for i := range p {
+			p[i] = "abcdefghijklmnopqrstuvwxyz012345"[p[i]&31]
+			if i%64 == 63 {
+				p[i] = '\n'
+			}
+		}
+		if size > 0 {
+			p[size-1] = '\n'
+		}
+	}
+	return p
+}
+
+// talk sends messages of all sizes up to most both ways, in writes of random
+// sizes.
+func talk(t testing.TB, side *ourSide, f far, most int) {
+	t.Helper()
+	for _, size := range sizes {
+		if size > most {
+			break
+		}
+		if f.in == nil {
+			want := message(size, f.text)
+			transfer(t, "to the peer and back", want, side, side, size)
+			continue
+		}
+		transfer(t, "to the peer", message(size, f.text), side, f.out, size)
+		transfer(t, "from the peer", message(size, f.text), f.in, side, size)
+	}
+}
+
+func transfer(t testing.TB, what string, want []byte, to io.Writer, from io.Reader, size int) {
+	t.Helper()
+	sent := make(chan error, 1)
+	go func() { sent <- writeRandomly(to, want) }()
+	got := make([]byte, size)
+	n, err := io.ReadFull(from, got)
+	if err != nil {
+		t.Fatalf("%d bytes %s: read %d, %v", size, what, n, err)
+	}
+	if err := <-sent; err != nil {
+		t.Fatalf("%d bytes %s: %v", size, what, err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Fatalf("%d bytes %s: arrived changed", size, what)
+	}
+}
+
+// writeRandomly writes p in pieces of random sizes, from one byte to twice a
+// record.
+func writeRandomly(w io.Writer, p []byte) error {
+	for len(p) > 0 {
+		n := min(len(p), 1+mathrand.IntN(1<<mathrand.IntN(16)))
+		if _, err := w.Write(p[:n]); err != nil {
+			return err
+		}
+		p = p[n:]
+	}
+	return nil
+}
+
+// randomPadding is a padding policy without a pattern.
+func randomPadding(int) int { return mathrand.IntN(600) }
+
+// ourKeyUpdate updates our keys and requests an update in return, and checks
+// that the peer obeyed by the time it sends again.
+func ourKeyUpdate(t testing.TB, side *ourSide, f far) {
+	t.Helper()
+	for i := range 3 {
+		before := side.opener.Generation()
+		if err := side.KeyUpdate(true); err != nil {
+			t.Fatal(err)
+		}
+		talk(t, side, f, 1350)
+		if got := side.opener.Generation(); got <= before {
+			t.Fatalf("KeyUpdate %d: the peer has not updated its keys", i)
+		}
+	}
+}
+
+// closeFirst sends our close_notify and waits for the peer's. Whatever comes
+// before that is dropped.
+func closeFirst(t testing.TB, side *ourSide) {
+	t.Helper()
+	if err := side.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, side); err != nil {
+		t.Fatalf("the peer's end: %v", err)
+	}
+	if err := side.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// peerClosed waits for the peer's close_notify and closes our side.
+func peerClosed(t testing.TB, side *ourSide) {
+	t.Helper()
+	if _, err := io.Copy(io.Discard, side); err != nil {
+		t.Fatalf("the peer's end: %v", err)
+	}
+	if err := side.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// truncated checks that a connection that the peer left without close_notify does
+// not end like one with.
+func truncated(t testing.TB, side *ourSide) {
+	t.Helper()
+	if _, err := io.Copy(io.Discard, side); err == nil {
+		t.Fatal("a truncated connection ends like a whole one")
+	}
+}
+
+// suiteNames are the suites that crypto/tls negotiates.
+func suites() []*aead.Suite { return aead.Suites() }
+
+func wantSuite(t testing.TB, side *ourSide, suite *aead.Suite) {
+	t.Helper()
+	if got := side.ConnectionState().CipherSuite; got != suite.ID() {
+		t.Fatalf("negotiated %s, want %s", tls.CipherSuiteName(got), suite)
+	}
+}
+
+// opensslName returns the suite as a row shows it.
+func short(s *aead.Suite) string {
+	return strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(s.Name(), "TLS_"), "_SHA256"), "_SHA384")
+}
+
+// waitFor polls until f is true.
+func waitFor(t testing.TB, what string, f func() bool) {
+	t.Helper()
+	for end := time.Now().Add(waitLimit); !f(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waiting for %s", what)
+		}
+	}
+}
+
+func fatalf(t testing.TB, err error, format string, args ...any) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s: %v", fmt.Sprintf(format, args...), err)
+	}
+}

@@ -1,0 +1,258 @@
+package peers
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write docs/interop.md")
+
+// matrixFile is where the matrix stands.
+const matrixFile = "../../docs/interop.md"
+
+// feature is a column of the matrix.
+type feature int
+
+const (
+	exchange     feature = iota // messages of 0 B to 1 MiB each way, in random writes
+	ourPadding                  // records padded by us
+	theirPadding                // records padded by the peer
+	ourUpdate                   // KeyUpdate from us, answered
+	theirUpdate                 // KeyUpdate from the peer, answered if it asks
+	fragments                   // a small fragment limit at the peer
+	closeNotify                 // close_notify each way
+	truncation                  // end without close_notify noticed
+	resumption                  // a resumed connection
+	featureCount
+)
+
+var featureNames = [featureCount]string{
+	exchange:     "messages",
+	ourPadding:   "our padding",
+	theirPadding: "its padding",
+	ourUpdate:    "our KeyUpdate",
+	theirUpdate:  "its KeyUpdate",
+	fragments:    "small fragments",
+	closeNotify:  "close_notify",
+	truncation:   "truncation",
+	resumption:   "resumption",
+}
+
+// row is one line of the matrix. Features are noted as they pass, and count only
+// if the test that owns the row does not fail.
+type row struct {
+	peer, version, role, suite string
+	passed                     [featureCount]bool
+}
+
+func (r *row) did(features ...feature) {
+	for _, f := range features {
+		r.passed[f] = true
+	}
+}
+
+func (r *row) key() string { return r.peer + " | " + r.role + " | " + r.suite }
+
+func (r *row) cells() string {
+	var b strings.Builder
+	for _, p := range r.passed {
+		if p {
+			b.WriteString(" passed |")
+		} else {
+			b.WriteString(" |")
+		}
+	}
+	return b.String()
+}
+
+func (r *row) String() string {
+	return fmt.Sprintf("| %s | %s | %s | %s |%s", r.peer, r.version, r.role, r.suite, r.cells())
+}
+
+type results struct {
+	mu      sync.Mutex
+	rows    map[string]*row
+	missing map[string]bool // words of package require
+}
+
+var matrix = results{rows: make(map[string]*row), missing: make(map[string]bool)}
+
+// The roles, seen from us.
+const (
+	asClient = "client"
+	asServer = "server"
+	asRelay  = "relay"
+)
+
+// newRow returns a row that goes into the matrix if t passes. Several tests may
+// share a row.
+func newRow(t *testing.T, peer, version, role, suite string) *row {
+	r := &row{peer: peer, version: version, role: role, suite: suite}
+	t.Cleanup(func() {
+		if !t.Failed() && !t.Skipped() {
+			matrix.add(r)
+		}
+	})
+	return r
+}
+
+func (m *results) add(r *row) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if old := m.rows[r.key()]; old != nil {
+		for f, p := range old.passed {
+			r.passed[f] = r.passed[f] || p
+		}
+	}
+	m.rows[r.key()] = r
+}
+
+func (m *results) lacks(word string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.missing[word] = true
+}
+
+// text returns the file.
+func (m *results) text() string {
+	var b strings.Builder
+	b.WriteString(`# Interoperability
+
+This file is written by the tests in ` + "`interop/peers`" + `, and they fail if it says
+anything else than what they see; ` + "`go test ./interop/peers -update`" + ` writes it.
+The role is ours: as a client or server the handshake is crypto/tls's and every
+record after it is package record's, taken over by package cryptotls; as a relay
+package record opens and seals again what two others say to each other, and the
+records must come out identical. Versions are those of the last update.
+
+What the columns say:
+
+- **messages**: 0 B to 1 MiB each way, in writes of random sizes;
+- **our padding**, **its padding**: each side pads its records;
+- **our KeyUpdate**, **its KeyUpdate**: each side updates its keys and asks the other to;
+- **small fragments**: the peer keeps its records small;
+- **close_notify**: either side closes first, the other one notices and closes too;
+- **truncation**: a connection that ends without close_notify is an error;
+- **resumption**: the connection resumes an earlier one.
+
+An empty cell is something that the peer's program cannot be made to do.
+
+`)
+	b.WriteString("| peer | version | our role | suite |")
+	for _, n := range featureNames {
+		b.WriteString(" " + n + " |")
+	}
+	b.WriteString("\n|---|---|---|---|" + strings.Repeat("---|", int(featureCount)) + "\n")
+	for _, r := range m.sorted() {
+		b.WriteString(r.String() + "\n")
+	}
+	return b.String()
+}
+
+func (m *results) sorted() []*row {
+	var rows []*row
+	for _, r := range m.rows {
+		rows = append(rows, r)
+	}
+	slices.SortFunc(rows, func(a, b *row) int { return strings.Compare(a.key(), b.key()) })
+	return rows
+}
+
+// peerWords says which word of package require a peer's rows stand under.
+var peerWords = map[string]string{
+	"curl":          "curl",
+	"GnuTLS":        "gnutls",
+	"libgnutls":     "gnutls",
+	"Java JSSE":     "java",
+	"nginx":         "nginx",
+	"Node.js":       "node",
+	"NSS":           "nss",
+	"OpenSSL":       "openssl",
+	"Python ssl":    "python",
+	"qtls-go1-20":   "qtls",
+	"tshark":        "tshark",
+	"crypto/tls":    "",
+	"x/net/http2":   "",
+	"crypto/tls 1.": "",
+}
+
+// check compares the file with what was seen. Rows are compared without
+// versions, which differ between systems. If all tests ran, the file must not
+// have rows that nothing stands behind, but for peers that are missing.
+func (m *results) check(all bool) error {
+	data, err := os.ReadFile(matrixFile)
+	if err != nil {
+		return err
+	}
+	file := make(map[string]string)
+	for line := range strings.SplitSeq(string(data), "\n") {
+		cells := strings.Split(line, " | ")
+		if len(cells) < 4 || !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| peer |") {
+			continue
+		}
+		suite, passed, _ := strings.Cut(strings.Join(cells[3:], " | "), " |")
+		file[strings.TrimPrefix(cells[0], "| ")+" | "+cells[2]+" | "+suite] = passed
+	}
+	var problems []string
+	for _, r := range m.sorted() {
+		got, ok := file[r.key()]
+		switch {
+		case !ok:
+			problems = append(problems, "no row for "+r.key())
+		case all && got != r.cells():
+			problems = append(problems, fmt.Sprintf("row %s says\n%s, seen was\n%s", r.key(), got, r.cells()))
+		}
+		delete(file, r.key())
+	}
+	if all {
+		for key := range file {
+			peer, _, _ := strings.Cut(key, " | ")
+			word, known := peerWords[peer]
+			if !known || !m.missing[word] {
+				problems = append(problems, "nothing stands behind the row "+key)
+			}
+		}
+		if len(m.missing) == 0 {
+			head, _, _ := strings.Cut(m.text(), "| peer |")
+			if !strings.HasPrefix(string(data), head) {
+				problems = append(problems, "the text above the table differs")
+			}
+		}
+	}
+	if len(problems) > 0 {
+		slices.Sort(problems)
+		return fmt.Errorf("docs/interop.md is stale (go test ./interop/peers -update writes it):\n%s", strings.Join(problems, "\n"))
+	}
+	return nil
+}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code := m.Run()
+	if f, err := credentials(); err == nil {
+		os.RemoveAll(f.dir)
+	}
+	all := flag.Lookup("test.run").Value.String() == "" && flag.Lookup("test.skip").Value.String() == "" &&
+		flag.Lookup("test.list").Value.String() == "" && !testing.Short()
+	if code == 0 {
+		var err error
+		switch {
+		case *update && all:
+			err = os.WriteFile(matrixFile, []byte(matrix.text()), 0o666)
+		case *update:
+			err = fmt.Errorf("-update needs all tests")
+		default:
+			err = matrix.check(all)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
