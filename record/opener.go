@@ -287,9 +287,10 @@ func (o *Opener) Open(in []byte) (rec Record, need int, err error) {
 //
 // dst must not overlap the record in in. dst, and the record in in, may hold
 // unverified bytes while OpenTo runs; nobody may read or change them. On return
-// dst holds the content, and zeros in what else was written of it: on an error,
-// zeros only, and so does the body of the record. Bytes of dst beyond the size of the inner plaintext
-// are not touched.
+// dst holds the content, and zeros in what else was written of it. After an
+// error about what the record holds, or that it cannot be opened, what was
+// written of dst and of the body holds zeros only. Bytes of dst beyond the size
+// of the inner plaintext are not touched.
 //
 // A protected record that opens uses the current sequence number, to which one
 // is then added. A record that is not whole, dropped or not protected leaves it

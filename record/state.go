@@ -47,8 +47,8 @@ type stateFields struct {
 func (f *stateFields) secret() []byte { return *f.hidden }
 
 // Secrets is what [State.Reveal] takes out of a [State], for a kernel or
-// another implementation. It prints redacted with every verb of fmt, and in JSON,
-// unless an unexported field holds it.
+// another implementation. It prints redacted with every verb of fmt, and in
+// JSON, unless an unexported field holds it.
 type Secrets struct {
 	Suite         *aead.Suite
 	TrafficSecret []byte           // [sender]_application_traffic_secret_N
