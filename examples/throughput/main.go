@@ -11,8 +11,9 @@
 // memory, so that noise hits them alike: absolute times belong to one machine
 // at one moment, the ratios are what counts. A ratio is the median of the
 // ratios of single rounds; the times of crypto/cipher are medians, and those of
-// the others follow from them and the ratios. Before anything is timed, every
-// op is compared with crypto/cipher's result at every size.
+// the others follow from them and the ratios. Only the quietest eighth of the
+// rounds counts, those in which all together took least. Before anything is
+// timed, every op is compared with crypto/cipher's result at every size.
 //
 // # Ops
 //

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"time"
@@ -27,24 +29,57 @@ func (r *result) base() *cell {
 	return r.cells[i]
 }
 
-// ratios returns how many times as fast as crypto/cipher c was in each round.
-func (r *result) ratios(c *cell) []float64 {
-	ratios := make([]float64, len(c.samples))
-	for i, theirs := range r.base().samples {
-		ratios[i] = theirs / c.samples[i]
+// quiet returns the numbers of the rounds that count: the quietest eighth,
+// those in which all implementations together took least. Logarithms are
+// added, so that the slowest one has no more say than the fastest.
+//
+// What disturbs the other rounds is not only noise. A program on the second
+// thread of a core slows crypto/cipher down less than a kernel that needs the
+// whole core, and so changes ratios. Beside a load of 15 on two processors,
+// half of the ratios of two runs differed by less than 0.7 % this way, and by
+// less than 2.5 % when all rounds counted.
+func (r *result) quiet() []int {
+	const atLeast = 9
+	rounds := len(r.cells[0].samples)
+	took := make([]float64, rounds)
+	order := make([]int, rounds)
+	for i := range rounds {
+		order[i] = i
+		for _, c := range r.cells {
+			took[i] += math.Log(c.samples[i])
+		}
 	}
-	return ratios
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(took[a], took[b]) })
+	return order[:min(rounds, max(rounds/8, atLeast))]
 }
 
-// ratio returns the median of the ratios. Where other programs slow some
-// rounds down, it varies a third as much as the ratio of the medians: both
-// sides of one ratio were slowed down alike.
+// times returns c's times in the quiet rounds.
+func (r *result) times(c *cell) []float64 {
+	var times []float64
+	for _, i := range r.quiet() {
+		times = append(times, c.samples[i])
+	}
+	return times
+}
+
+// ratios returns how many times as fast as crypto/cipher c was in each of the
+// quiet rounds.
+func (r *result) ratios(c *cell) []float64 {
+	ours, theirs := r.times(c), r.times(r.base())
+	for i := range ours {
+		ours[i] = theirs[i] / ours[i]
+	}
+	return ours
+}
+
+// ratio returns the median of the ratios. It varies less than the ratio of the
+// medians: what slows a round down slows both sides down.
 func (r *result) ratio(c *cell) float64 { return quantile(r.ratios(c), 0.5) }
 
 // ns returns the time of one call: crypto/cipher's median over c's ratio, so
 // that times and ratios agree.
 func (r *result) ns(c *cell) float64 {
-	return quantile(r.base().samples, 0.5) / r.ratio(c)
+	return quantile(r.times(r.base()), 0.5) / r.ratio(c)
 }
 
 // gbps returns the content's size over the time, in GB/s.
@@ -53,9 +88,9 @@ func (r *result) gbps(c *cell) float64 { return float64(r.size) / r.ns(c) }
 // spread returns half the distance between the quartiles over the median: of
 // the ratios, or of crypto/cipher's times.
 func (r *result) spread(c *cell) float64 {
-	values := c.samples
-	if c.impl != cryptoCipher {
-		values = r.ratios(c)
+	values := r.ratios(c)
+	if c.impl == cryptoCipher {
+		values = r.times(c)
 	}
 	return (quantile(values, 0.75) - quantile(values, 0.25)) / 2 / quantile(values, 0.5)
 }

@@ -79,9 +79,9 @@ type options struct {
 // errFlagsPrinted says that package flag has explained the fault already.
 var errFlagsPrinted = errors.New("bad flags")
 
-// Tuned numbers. On a machine with two processors and a load of nine, 95 % of
-// the ratios of two -quick runs differed by less than 5 %; with 4 passes and
-// samples of 150 µs it was 84 %.
+// Tuned numbers. Fewer passes and longer samples were tried beside a load of
+// nine on two processors: with 4 passes and 150 µs, three times as many ratios
+// of two -quick runs differed by more than 5 %.
 const (
 	// quickBudget leaves time under 40 seconds for go run to build the program.
 	quickBudget = 30 * time.Second
@@ -95,7 +95,7 @@ const (
 	// passCount is how often all specs are gone through, each time with new
 	// keys at new addresses, and in another mood of the machine. And Ctrl-C
 	// finds a little of everything.
-	passCount = 12
+	passCount = 20
 )
 
 func parse(args []string, stderr io.Writer) (options, error) {

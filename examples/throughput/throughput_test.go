@@ -233,6 +233,29 @@ func TestRatio(t *testing.T) {
 	}
 }
 
+// TestQuietRounds has another program take half of the machine most of the
+// time, and hit one side harder.
+func TestQuietRounds(t *testing.T) {
+	var ours, theirs []float64
+	for i := range 800 {
+		if i%5 == 0 {
+			ours, theirs = append(ours, 50+float64(i%3)), append(theirs, 150+float64(i%3))
+		} else {
+			ours, theirs = append(ours, 100+float64(i%7)), append(theirs, 200+float64(i%7))
+		}
+	}
+	r := newResult("seal", 100, "splitseal/vaes crypto/cipher", ours, theirs)
+	if n := len(r.quiet()); n != 100 {
+		t.Errorf("%d quiet rounds of 800, want 100", n)
+	}
+	if got := r.ratio(r.cells[0]); got < 2.9 || got > 3 {
+		t.Errorf("ratio %v, want 3", got)
+	}
+	if got := r.ns(r.cells[0]); got < 49 || got > 52 {
+		t.Errorf("time %v, want 50", got)
+	}
+}
+
 func TestJSON(t *testing.T) {
 	r := newResult("split-seal", 16384, "splitseal/avx512 crypto/cipher", []float64{995.12}, []float64{2990.04})
 	var b bytes.Buffer
