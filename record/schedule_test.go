@@ -1,0 +1,457 @@
+package record
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strconv"
+	"testing"
+
+	"example.com/splitseal/aead"
+)
+
+// TestSchedules runs thousands of connections, each of them by a schedule that a
+// seed decides: what both sides call, and what their transports do to it. After
+// every call the outcome is compared with a model of what a connection is.
+//
+// SPLITSEAL_SCHEDULES sets how many are run, SPLITSEAL_SCHEDULE_SEED one to run
+// again alone.
+func TestSchedules(t *testing.T) {
+	if seed := os.Getenv("SPLITSEAL_SCHEDULE_SEED"); seed != "" {
+		n, err := strconv.ParseUint(seed, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runSchedule(t, n)
+		return
+	}
+	runs := 2000
+	if n := os.Getenv("SPLITSEAL_SCHEDULES"); n != "" {
+		var err error
+		if runs, err = strconv.Atoi(n); err != nil {
+			t.Fatal(err)
+		}
+	} else if testing.Short() || raceEnabled {
+		runs = 500
+	}
+	outcomes := make(map[string]int)
+	for seed := range runs {
+		outcomes[runSchedule(t, uint64(seed))]++
+		if t.Failed() {
+			t.Fatalf("with SPLITSEAL_SCHEDULE_SEED=%d", seed)
+		}
+	}
+	for fault := faultNone; fault < faultCount; fault++ {
+		if outcomes[fault.String()] < runs/50 {
+			t.Errorf("only %d runs with the fault %v", outcomes[fault.String()], fault)
+		}
+	}
+}
+
+// laneFault is what goes wrong in one direction of a transport.
+type laneFault int
+
+const (
+	faultNone       laneFault = iota
+	faultShortWrite           // a write takes less and returns no error
+	faultWriteError           // a write takes less and returns an error
+	faultWriteDeadline
+	faultReadError
+	faultCut     // the end comes early
+	faultCorrupt // a byte changes
+	faultCount
+)
+
+func (f laneFault) String() string {
+	return [...]string{"none", "short write", "write error", "write deadline", "read error", "cut", "corrupt"}[f]
+}
+
+var errLane = errors.New("lane broken")
+
+// lane is one direction of a transport, in memory.
+type lane struct {
+	rand    *rand.Rand
+	data    []byte // written, not read
+	written int    // bytes ever
+	read    int
+	closed  bool // by the writer
+	fault   laneFault
+	at      int // the byte at which the fault comes
+	struck  bool
+}
+
+func (l *lane) write(p []byte) (int, error) {
+	if l.closed {
+		return 0, net.ErrClosed
+	}
+	n, err := len(p), error(nil)
+	if l.fault >= faultShortWrite && l.fault <= faultWriteDeadline && l.written+len(p) > l.at {
+		l.struck = true
+		n = max(0, l.at-l.written)
+		err = [...]error{nil, errLane, os.ErrDeadlineExceeded}[l.fault-faultShortWrite]
+		l.at = 0
+	}
+	l.data = append(l.data, p[:n]...)
+	l.written += n
+	return n, err
+}
+
+func (l *lane) readInto(p []byte) (int, error) {
+	if l.rand.IntN(6) == 0 {
+		return 0, os.ErrDeadlineExceeded
+	}
+	n := min(len(p), len(l.data))
+	if n > 1 && l.rand.IntN(2) == 0 {
+		n = 1 + l.rand.IntN(n)
+	}
+	if l.fault == faultReadError || l.fault == faultCut {
+		n = min(n, l.at-l.read)
+		if l.read == l.at {
+			l.struck = true
+			if l.fault == faultCut {
+				return 0, io.EOF
+			}
+			return 0, errLane
+		}
+	}
+	if n == 0 {
+		if l.closed {
+			return 0, io.EOF
+		}
+		return 0, os.ErrDeadlineExceeded
+	}
+	copy(p, l.data[:n])
+	l.data = l.data[n:]
+	if l.fault == faultCorrupt && l.read <= l.at && l.at < l.read+n {
+		l.struck = true
+		p[l.at-l.read] ^= byte(1 + l.rand.IntN(255))
+	}
+	l.read += n
+	var err error
+	if l.closed && len(l.data) == 0 && l.rand.IntN(2) == 0 && l.fault != faultReadError {
+		err = io.EOF // together with the last bytes
+	}
+	return n, err
+}
+
+// laneConn is one end of two lanes.
+type laneConn struct {
+	stub
+	in, out *lane
+}
+
+func (c *laneConn) Read(p []byte) (int, error)  { return c.in.readInto(p) }
+func (c *laneConn) Write(p []byte) (int, error) { return c.out.write(p) }
+func (c *laneConn) Close() error                { c.out.closed = true; return nil }
+
+// modelSide is what is known of one side of a connection.
+type modelSide struct {
+	t    *testing.T
+	name string
+	conn *Conn
+	out  *lane
+	peer *modelSide
+
+	sent     []byte // content counted by this side's writes
+	received int    // content read from the peer
+	alerts   []Alert
+
+	writeErr  error // final
+	readErr   error // final
+	halfShut  bool
+	closed    bool
+	keyUpdate int // requests made
+}
+
+// runSchedule runs one connection and returns its fault.
+func runSchedule(t *testing.T, seed uint64) string {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 9846))
+	fault := laneFault(r.IntN(int(faultCount)))
+	up, down := &lane{rand: r}, &lane{rand: r}
+	if r.IntN(2) == 0 {
+		up.fault = fault
+	} else {
+		down.fault = fault
+	}
+	up.at, down.at = r.IntN(60_000), r.IntN(60_000)
+	if r.IntN(2) == 0 {
+		up.at, down.at = up.at%300, down.at%300
+	}
+	cfg := func(role Role, s *modelSide) ConnConfig {
+		limit := 0
+		if r.IntN(3) == 0 {
+			limit = 64 + r.IntN(2000)
+		}
+		var padding func(int) int
+		if r.IntN(3) == 0 {
+			padding = PadToMultiple(1 + r.IntN(300))
+		}
+		name := "client"
+		if role == RoleServer {
+			name = "server"
+		}
+		return ConnConfig{
+			Role:                role,
+			Sealer:              appSealer(t, scheduleSuite, name, SealerConfig{Padding: padding, RecordSizeLimit: limit, SoftLimit: uint64(1 + r.IntN(40))}),
+			OnAlert:             func(a Alert, sent bool) { s.alert(a, sent) },
+			DynamicRecordSizing: r.IntN(4) == 0,
+			KeepBuffer:          r.IntN(4) == 0,
+			HandleMessage:       func(*Conn, []byte) error { return nil },
+		}
+	}
+	client, server := &modelSide{t: t, name: "client", out: up}, &modelSide{t: t, name: "server", out: down}
+	client.peer, server.peer = server, client
+	client.conn = newConn(t, &laneConn{in: down, out: up}, cfg(RoleClient, client))
+	server.conn = newConn(t, &laneConn{in: up, out: down}, cfg(RoleServer, server))
+
+	for range 10 + r.IntN(60) {
+		s := client
+		if r.IntN(2) == 0 {
+			s = server
+		}
+		s.step(r)
+		if t.Failed() {
+			return fault.String()
+		}
+	}
+	// Whatever is still to be read is read, and both sides are closed.
+	for _, s := range []*modelSide{client, server} {
+		if !s.closed {
+			s.noteWrite("CloseWrite", s.conn.CloseWrite())
+		}
+	}
+	for idle := 0; idle < 30; idle++ { // in a row, deadlines among them
+		for _, s := range []*modelSide{client, server} {
+			before := [3]int{s.received, len(s.peer.out.data), s.conn.in.end - s.conn.in.start}
+			if !s.closed && s.readErr == nil {
+				s.read(r, 1+r.IntN(40_000))
+			}
+			if before != [3]int{s.received, len(s.peer.out.data), s.conn.in.end - s.conn.in.start} {
+				idle = 0
+			}
+		}
+		if t.Failed() {
+			return fault.String()
+		}
+	}
+	client.finish()
+	server.finish()
+	for _, s := range []*modelSide{client, server} {
+		if s.conn.in.b != nil && s.conn.in.keep == false && s.conn.in.err != nil {
+			t.Error("a buffer is still there")
+		}
+		if !s.closed {
+			s.conn.Close()
+		}
+		if s.conn.in.opener.keys != nil || s.conn.out.sealer.keys != nil {
+			t.Errorf("%s: keys are still there", s.name)
+		}
+	}
+	return fault.String()
+}
+
+// step makes one call of s's and checks it.
+func (s *modelSide) step(r *rand.Rand) {
+	if s.closed {
+		if n, err := s.conn.Write([]byte("x")); n != 0 || err != net.ErrClosed {
+			s.t.Errorf("%s: Write after Close: %d, %v", s.name, n, err)
+		}
+		return
+	}
+	size := r.IntN(200)
+	if r.IntN(8) == 0 {
+		size = r.IntN(40_000)
+	}
+	data := scheduleData[len(s.sent)%1000:][:size]
+	switch op := r.IntN(20); {
+	case op < 5:
+		n, err := s.conn.Write(data)
+		s.noteSent(data, n, err)
+	case op < 7:
+		pieces, rest := net.Buffers{}, data
+		for len(rest) > 0 {
+			n := r.IntN(min(len(rest), 600) + 1)
+			pieces, rest = append(pieces, rest[:n]), rest[n:]
+		}
+		n, err := s.conn.WriteBuffers(pieces)
+		s.noteSent(data, int(n), err)
+	case op < 8:
+		n, err := s.conn.ReadFrom(&randomReader{rand: r, r: bytes.NewReader(data)})
+		s.noteSent(data, int(n), err)
+	case op < 16:
+		s.read(r, r.IntN(500))
+	case op < 17:
+		s.read(r, r.IntN(50_000))
+	case op < 18:
+		s.noteWrite("KeyUpdate", s.conn.KeyUpdate(r.IntN(2) == 0))
+	case op < 19 && r.IntN(10) == 0:
+		s.noteWrite("CloseWrite", s.conn.CloseWrite())
+		s.halfShut = s.halfShut || s.writeErr == nil
+	case op < 20 && r.IntN(40) == 0:
+		s.conn.Close()
+		s.closed = true
+	}
+}
+
+// noteSent checks a call that sends data.
+func (s *modelSide) noteSent(data []byte, n int, err error) {
+	if n < 0 || n > len(data) || err == nil && n < len(data) {
+		s.t.Fatalf("%s: count %d of %d, %v", s.name, n, len(data), err)
+	}
+	s.sent = append(s.sent, data[:n]...)
+	if len(data) == 0 && n == 0 && err == nil {
+		return // says nothing
+	}
+	s.noteWrite("Write", err)
+}
+
+// noteWrite checks the error of a call that writes.
+func (s *modelSide) noteWrite(call string, err error) {
+	// A Read may have found it behind the data that it returned.
+	readErr := s.conn.in.err
+	switch {
+	case s.writeErr != nil && s.writeErr != err && !(readErr != nil && err == readErr):
+		s.t.Errorf("%s: %s: %v after %v", s.name, call, err, s.writeErr)
+	case s.halfShut && err != ErrClosed && err != readErr && !(call == "CloseWrite" && err == nil):
+		s.t.Errorf("%s: %s: %v after CloseWrite", s.name, call, err)
+	case err == nil, s.halfShut:
+	default:
+		var transport *TransportError
+		if !errors.As(err, &transport) && err != readErr {
+			s.t.Errorf("%s: %s: %v out of nothing", s.name, call, err)
+		}
+		if transport != nil && !s.out.struck {
+			s.t.Errorf("%s: %s: %v of a transport that works", s.name, call, err)
+		}
+		if isTemporary(err) {
+			s.t.Errorf("%s: %s: temporary error %v", s.name, call, err)
+		}
+		s.writeErr = err
+	}
+}
+
+// read reads once and checks it against what the peer has sent.
+func (s *modelSide) read(r *rand.Rand, size int) {
+	p := make([]byte, size)
+	var n int
+	var err error
+	if r.IntN(5) == 0 && size > 0 {
+		w := &shortWriter{room: size}
+		var m int64
+		m, err = s.conn.WriteTo(w)
+		n = copy(p, w.data)
+		if int(m) != n {
+			s.t.Errorf("%s: WriteTo says %d and has written %d", s.name, m, n)
+		}
+		if err == errFull {
+			err = nil
+		} else if err == nil {
+			err = io.EOF
+		}
+	} else {
+		n, err = s.conn.Read(p)
+		if n > 0 && err != nil {
+			s.t.Errorf("%s: %d bytes and %v", s.name, n, err)
+		}
+		if n == 0 && err == nil && size > 0 {
+			s.t.Errorf("%s: nothing and no error", s.name)
+		}
+	}
+	from := s.peer.sent
+	if s.received+n > len(from) || !bytes.Equal(p[:n], from[s.received:s.received+n]) {
+		s.t.Errorf("%s: received what was not sent, or not counted: %d bytes after %d of %d", s.name, n, s.received, len(from))
+		return
+	}
+	s.received += n
+	if err == nil || size == 0 {
+		return
+	}
+	if isTimeout(err) {
+		if s.readErr != nil {
+			s.t.Errorf("%s: a deadline after %v", s.name, s.readErr)
+		}
+		return
+	}
+	if s.readErr != nil && err != s.readErr {
+		s.t.Errorf("%s: Read: %v after %v", s.name, err, s.readErr)
+	}
+	if n > 0 && s.readErr != nil {
+		s.t.Errorf("%s: data after %v", s.name, s.readErr)
+	}
+	s.readErr = err
+}
+
+func (s *modelSide) alert(a Alert, sent bool) {
+	if sent {
+		s.alerts = append(s.alerts, a)
+	}
+}
+
+// finish checks a side when all is over.
+func (s *modelSide) finish() {
+	in, from := s.peer.out, s.peer
+	all := s.received == len(from.sent)
+	switch {
+	case s.closed:
+	case isTransportError(from.writeErr):
+		// What was counted arrives, all of it and no more.
+		if !all && s.readErr == nil {
+			s.t.Errorf("%s: received %d of the %d bytes that the peer counted (%v)", s.name, s.received, len(from.sent), from.writeErr)
+		}
+		if s.readErr == io.EOF && !from.closed {
+			s.t.Errorf("%s: a clean end of a broken direction", s.name)
+		}
+	case !in.struck && s.readErr == io.EOF:
+		if !all {
+			s.t.Errorf("%s: the end after %d of %d bytes", s.name, s.received, len(from.sent))
+		}
+		if a, b := s.conn.in.opener.Generation(), from.conn.out.sealer.Generation(); a != b {
+			s.t.Errorf("%s: %d key updates, the peer has made %d", s.name, a, b)
+		}
+	case in.struck && in.fault == faultCut && s.readErr == io.EOF,
+		in.struck && in.fault == faultCorrupt && s.readErr == io.EOF && s.received < len(from.sent):
+		s.t.Errorf("%s: a clean end for a %v", s.name, in.fault)
+	case in.struck && in.fault == faultReadError && s.readErr != nil && !errors.Is(s.readErr, errLane):
+		s.t.Errorf("%s: %v for a read error", s.name, s.readErr)
+	case !in.struck && s.readErr == nil && from.writeErr == nil && s.writeErr == nil:
+		s.t.Errorf("%s: no end, after %d of %d bytes", s.name, s.received, len(from.sent))
+	}
+	switch {
+	case len(s.alerts) > 1:
+		s.t.Errorf("%s: sent alerts %v", s.name, s.alerts)
+	case len(s.alerts) == 1 && s.alerts[0].IsError():
+		if want, ok := AlertOf(s.readErr); !ok || want != s.alerts[0] {
+			s.t.Errorf("%s: sent %v for %v", s.name, s.alerts[0], s.readErr)
+		}
+		if !in.struck {
+			s.t.Errorf("%s: sent %v to a peer that did nothing wrong", s.name, s.alerts[0])
+		}
+	}
+}
+
+// shortWriter takes so many bytes.
+type shortWriter struct {
+	data []byte
+	room int
+}
+
+var errFull = errors.New("full")
+
+func (w *shortWriter) Write(p []byte) (int, error) {
+	n := min(len(p), w.room)
+	w.data = append(w.data, p[:n]...)
+	w.room -= n
+	if w.room == 0 {
+		return n, errFull
+	}
+	return n, nil
+}
+
+var (
+	scheduleSuite = aead.AES128GCM()
+	scheduleData  = pattern(50_000)
+)
