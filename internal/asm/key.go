@@ -7,8 +7,8 @@ import (
 )
 
 // A Key is what kernels need to know of an AES key: its round keys and powers
-// of its hash key H, 864 bytes, and 2176 bytes more once there was a text that
-// takes more than a batch. It is set up by [Key.Init] and must not be copied
+// of its hash key H, 480 bytes, and 2176 bytes more once there was a text that
+// is not short. It is set up by [Key.Init] and must not be copied
 // after that by anyone who means to wipe it.
 //
 // Seals and opens may run concurrently if Init was told that the key is shared.
@@ -21,16 +21,13 @@ type Key struct {
 	short      shortTable
 }
 
-// A table is powers of H, highest first, and zeros behind them, and a table of
-// sums of their halves, for short texts and for long ones.
-type (
-	shortTable struct {
-		powers, halves [shortPower + shortPad][blockSize]byte
-	}
-	longTable struct {
-		powers, halves [longPower + longPad][blockSize]byte
-	}
-)
+// A shortTable is powers of H, highest first, and zeros behind them.
+type shortTable [shortPower + shortPad][blockSize]byte
+
+// A longTable is the powers that long texts take, and sums of their halves.
+type longTable struct {
+	powers, halves [longPower + longPad][blockSize]byte
+}
 
 // Init sets up k for the backend b, which must be one of [Backends] and not
 // [Portable]. key is 16, 24 or 32 bytes long. iv is added to every nonce; nil

@@ -4,34 +4,35 @@ package asm
 
 // Offsets that the kernels use, in bytes, and sizes of the tables of powers, in entries.
 const (
-	layoutStart       = 0
-	layoutRounds      = 16
-	layoutRoundCount  = 240
-	layoutLong        = 248
-	layoutShort       = 256
-	layoutKeySize     = 864
-	layoutShortHalves = 304
-	layoutLongHalves  = 1088
-	layoutLongSize    = 2176
-	layoutHash        = 0
-	layoutMask        = 16
-	layoutSize        = 32
-	layoutCounter     = 40
-	layoutFinal       = 48
-	layoutNext        = 56
-	layoutEnd         = 64
-	layoutList        = 72
-	layoutRunText     = 0
-	layoutRunSize     = 8
-	layoutRunLen      = 16
-	shortPower        = 16
-	shortPad          = 3
-	longPower         = 65
-	longPad           = 3
+	layoutStart      = 0
+	layoutRounds     = 16
+	layoutRoundCount = 240
+	layoutLong       = 248
+	layoutShort      = 256
+	layoutKeySize    = 480
+	layoutHalves     = 1088
+	layoutLongSize   = 2176
+	layoutHash       = 0
+	layoutMask       = 16
+	layoutSize       = 32
+	layoutCounter    = 40
+	layoutFinal      = 48
+	layoutNext       = 56
+	layoutEnd        = 64
+	layoutList       = 72
+	layoutRunText    = 0
+	layoutRunSize    = 8
+	layoutRunLen     = 16
+	shortPower       = 11
+	shortPad         = 3
+	longPower        = 65
+	longPad          = 3
 
+	aesniShortSize      = 96
 	aesniFirstBatchSize = 96
 	aesniBatchSize      = 128
 
+	vaesShortSize      = 144
 	vaesFirstBatchSize = 224
 	vaesBatchSize      = 256
 )

@@ -39,14 +39,15 @@ type run struct {
 // more to clear in each call than they save; not tuned.
 const maxRuns = 9
 
-// shape is the sizes of a backend's batches, in bytes.
+// shape is the sizes of a backend's longest short text, and of its batches, in
+// bytes.
 type shape struct {
-	firstBatch, batch int
+	short, firstBatch, batch int
 }
 
 var shapes = [backends]shape{
-	AESNI: {aesniFirstBatchSize, aesniBatchSize},
-	VAES:  {vaesFirstBatchSize, vaesBatchSize},
+	AESNI: {aesniShortSize, aesniFirstBatchSize, aesniBatchSize},
+	VAES:  {vaesShortSize, vaesFirstBatchSize, vaesBatchSize},
 }
 
 // up and down round an offset in a text to where a batch ends, or to 0.
@@ -72,7 +73,7 @@ func (s shape) down(offset int) int {
 
 // prepare makes sure that k has the powers for size bytes of text.
 func (k *Key) prepare(size int) {
-	if k.long == nil && size > shapes[k.backend].firstBatch {
+	if k.long == nil && size > shapes[k.backend].short {
 		k.makeLong()
 	}
 }

@@ -15,15 +15,17 @@ func run(steps []step) {
 	}
 }
 
-// product is a sum of 255-bit products that are not reduced, by Karatsuba's
-// three parts. For factors a = aH·x⁶⁴ + aL and b alike they are
+// product is a sum of 255-bit products that are not reduced: hi·x¹²⁸ +
+// mid·x⁶⁴ + lo. For factors a = aH·x⁶⁴ + aL and b alike that is
 //
 //	lo = aL·bL
+//	mid = aL·bH + aH·bL
 //	hi = aH·bH
-//	mid = (aL + aH)·(bL + bH)
 //
-// and the product is hi·x¹²⁸ + (mid + lo + hi)·x⁶⁴ + lo. Every lane has sums of
-// its own.
+// While long texts are hashed mid holds (aL + aH)·(bL + bH) instead, which
+// takes one multiplication, and is mid + lo + hi: Karatsuba's way. It needs
+// the sums of the halves of the powers, which short texts do without. Every
+// lane has sums of its own.
 type product struct {
 	lo, mid, hi vec
 }
@@ -33,6 +35,7 @@ const (
 	lowLow   = operand.U8(0x00)
 	highHigh = operand.U8(0x11)
 	lowHigh  = operand.U8(0x10)
+	highLow  = operand.U8(0x01)
 )
 
 // clmul sets to = a·b for the chosen halves.
@@ -54,7 +57,7 @@ func (p plan) load(m operand.Mem, x vec) []step {
 // table has the sums of the halves of the powers in the same arrangement.
 func (p plan) mulPair(a, b vec, power operand.Mem) []step {
 	s, t := p.halves, p.term
-	hA, hB, h := power, power.Offset(p.width), power.Offset(p.halvesAt)
+	hA, hB, h := power, power.Offset(p.width), power.Offset(halvesAt)
 	steps := []step{
 		// s = (aL + aH, bL + bH)
 		func() { VPUNPCKLQDQ(b, a, s) },
@@ -75,6 +78,21 @@ func (p plan) mulPair(a, b vec, power operand.Mem) []step {
 	return steps
 }
 
+// mulPlain adds a·H(power) to the sum, whose middle is the plain one.
+func (p plan) mulPlain(a vec, power operand.Mem) []step {
+	t := p.term
+	var steps []step
+	for _, term := range []struct {
+		halves operand.U8
+		sum    vec
+	}{{lowLow, p.sum.lo}, {lowHigh, p.sum.mid}, {highLow, p.sum.mid}, {highHigh, p.sum.hi}} {
+		steps = append(steps,
+			func() { clmul(term.halves, a, power, t) },
+			func() { add(term.sum, t, term.sum) })
+	}
+	return steps
+}
+
 // mul adds a·H(power) to the sum.
 func (p plan) mul(a vec, power operand.Mem) []step {
 	s, t := p.halves, p.term
@@ -86,7 +104,7 @@ func (p plan) mul(a vec, power operand.Mem) []step {
 		func() { add(p.sum.lo, t, p.sum.lo) },
 		func() { clmul(highHigh, a, power, t) },
 		func() { add(p.sum.hi, t, p.sum.hi) },
-		func() { clmul(lowLow, s, power.Offset(p.halvesAt), t) },
+		func() { clmul(lowLow, s, power.Offset(halvesAt), t) },
 		func() { add(p.sum.mid, t, p.sum.mid) },
 	}
 }
@@ -103,7 +121,23 @@ func (p plan) startSum(a vec, power operand.Mem) {
 	add(s, a, s)
 	clmul(lowLow, a, power, low(p.sum.lo))
 	clmul(highHigh, a, power, low(p.sum.hi))
-	clmul(lowLow, s, power.Offset(p.halvesAt), low(p.sum.mid))
+	clmul(lowLow, s, power.Offset(halvesAt), low(p.sum.mid))
+}
+
+// startPlain is startSum for a sum whose middle is the plain one.
+func (p plan) startPlain(a vec, power operand.Mem) {
+	t := low(p.term)
+	clmul(lowLow, a, power, low(p.sum.lo))
+	clmul(highHigh, a, power, low(p.sum.hi))
+	clmul(lowHigh, a, power, low(p.sum.mid))
+	clmul(highLow, a, power, t)
+	add(low(p.sum.mid), t, low(p.sum.mid))
+}
+
+// plainMiddle turns Karatsuba's middle into the plain one: mid + lo + hi.
+func (sum product) plainMiddle(t vec) {
+	add(sum.lo, sum.hi, t)
+	add(sum.mid, t, sum.mid)
 }
 
 // hashMemory adds vectors from to to-1 of the batch of text at base to the
@@ -125,12 +159,11 @@ func (p plan) hashMemory(base operand.Mem, from, to int) []step {
 	return steps
 }
 
-// hashVectors adds vectors, whose bytes are reversed, to the sum. first is the
-// number in the batch of the first one.
-func (p plan) hashVectors(x []vec, first int) []step {
+// hashVectors adds a batch's first vectors, whose bytes are reversed, to the sum.
+func (p plan) hashVectors(x []vec) []step {
 	var steps []step
 	for i := 0; i < len(x); i += 2 {
-		power := at(p.power, (first+i)*p.width)
+		power := at(p.power, i*p.width)
 		if i+1 < len(x) {
 			steps = append(steps, p.mulPair(x[i], x[i+1], power)...)
 		} else {
@@ -152,7 +185,8 @@ func (p plan) addLanes() {
 }
 
 // reduce returns the register with the lowest lane's sum modulo the field's
-// polynomial, times x⁻¹²⁸. It destroys the sum.
+// polynomial, times x⁻¹²⁸. The middle must be the plain one. It destroys the
+// sum.
 func (p plan) reduce() vec {
 	return p.sum.low().reduce(low(p.halves), low(p.term))
 }
@@ -161,15 +195,13 @@ func (p plan) reduce() vec {
 func (sum product) low() product { return product{low(sum.lo), low(sum.mid), low(sum.hi)} }
 
 // reduce reduces every lane of sum modulo the field's polynomial, times x⁻¹²⁸,
-// and returns the register with the result. It destroys sum, s and t.
+// and returns the register with the result. The middle must be the plain one.
+// It destroys sum, s and t.
 //
 // It takes 64 bits off the low end twice: adding lo·(polynomial) clears the
 // low half of lo, because the polynomial ends in 1, and what remains is
 // divisible by x⁶⁴. The polynomial's other terms are in the high half.
 func (sum product) reduce(s, t vec) vec {
-	// mid = mid + lo + hi, Karatsuba's last step
-	add(sum.lo, sum.hi, t)
-	add(sum.mid, t, sum.mid)
 	for _, r := range []struct{ from, to vec }{{sum.lo, sum.mid}, {sum.mid, sum.hi}} {
 		// to = to + from/x⁶⁴, where from was made divisible
 		clmul(lowHigh, r.from, polynomial, t)
@@ -191,8 +223,7 @@ func (p plan) nextBatch(onEnd func(hash vec)) {
 	SUBQ(operand.U32(p.batchBlocks()), p.slots)
 	CMPQ(p.power, p.end)
 	JNE(target(within))
-	p.addLanes()
-	hash := p.reduce()
+	hash := p.reduceGroup()
 	if onEnd != nil {
 		more := newLabel("more_slots_")
 		TESTQ(p.slots, p.slots)
@@ -205,6 +236,14 @@ func (p plan) nextBatch(onEnd func(hash vec)) {
 	move(hash, low(p.x0))
 	p.startSum(low(p.x0), at(p.power, 0))
 	Label(within)
+}
+
+// reduceGroup returns the register with the hash, when all slots of a group
+// are in the sum.
+func (p plan) reduceGroup() vec {
+	p.sum.plainMiddle(p.term)
+	p.addLanes()
+	return p.reduce()
 }
 
 // startGroup sets p.power for p.slots slots: the power with the number of
@@ -221,14 +260,14 @@ func (p plan) startGroup() {
 }
 
 // addLengths adds the block of lengths times H to the sum, whose lanes are
-// added up already. textBits and adBits are the two lengths, in bits.
+// added up already and whose middle is the plain one. textBits and adBits are the two lengths, in bits.
 func (p plan) addLengths(textBits, adBits operand.Mem) {
 	x := low(p.x0)
 	MOVQ(textBits, p.t0)
 	VMOVQ(p.t0, x)
 	MOVQ(adBits, p.t0)
 	VPINSRQ(operand.U8(1), p.t0, x, x)
-	run(p.lowLane().forShort().mul(x, at(p.key, keyShortEnd-blockSize)))
+	run(p.lowLane().mulPlain(x, at(p.key, keyShortEnd-blockSize)))
 }
 
 // lowLane is p for code that works on the lowest lane only.
@@ -236,11 +275,5 @@ func (p plan) lowLane() plan {
 	p.width = blockSize
 	p.sum = p.sum.low()
 	p.halves, p.term = low(p.halves), low(p.term)
-	return p
-}
-
-// forShort is p for code that uses the powers for short texts.
-func (p plan) forShort() plan {
-	p.halvesAt = shortHalvesAt
 	return p
 }

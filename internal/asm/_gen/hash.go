@@ -10,7 +10,7 @@ import (
 // time, a reduction for as many blocks as there are powers.
 func (d design) hashKernel() {
 	TEXT(d.name+"Hash", NOSPLIT, "func(k, hash, data *byte, blocks uint64)")
-	p := d.plan().lowLane().forShort()
+	p := d.plan().lowLane()
 	p.end = p.dst // the only pointer into the table that is needed
 	hash, blocks, turn := p.left, p.slots, p.count
 	x := low(p.x0)
@@ -32,11 +32,11 @@ func (d design) hashKernel() {
 	SHLQ(operand.U8(4), p.t0)
 	MOVQ(p.end, p.power)
 	SUBQ(p.t0, p.power)
-	p.startSum(low(p.x1), at(p.power, 0))
+	p.startPlain(low(p.x1), at(p.power, 0))
 
 	Label("block")
 	run(p.load(at(p.src, 0), x))
-	run(p.mul(x, at(p.power, 0)))
+	run(p.mulPlain(x, at(p.power, 0)))
 	ADDQ(operand.U8(blockSize), p.src)
 	ADDQ(operand.U8(blockSize), p.power)
 	DECQ(turn)

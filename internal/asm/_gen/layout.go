@@ -28,24 +28,24 @@ const (
 
 	// keyShort has the powers of H that short texts need, highest first, H¹
 	// last, and zeros behind it. A text of any size loads its powers at an
-	// offset, whole vectors of them.
-	//
-	// Behind them is a table of the same shape: at the place of power i it has
-	// the sums of the two halves of powers i and i-lanes, for Karatsuba's
-	// products of two neighbouring vectors.
-	keyShort      = keyLong + 8
-	shortPower    = 16 // highest power
-	shortPad      = 3  // blocks of zeros
-	shortHalvesAt = (shortPower + shortPad) * blockSize
-	keyShortEnd   = keyShort + shortPower*blockSize
-	keySize       = keyShort + 2*shortHalvesAt
+	// offset, whole vectors of them. There are as many as fit a key and a
+	// little more into 512 bytes: keys for one record are made often, and the
+	// allocator's time goes with the size.
+	keyShort    = keyLong + 8
+	shortPower  = 11 // highest power
+	shortPad    = 3  // blocks of zeros
+	keyShortEnd = keyShort + shortPower*blockSize
+	keySize     = keyShortEnd + shortPad*blockSize
 
-	// The table for long texts has more powers, and is otherwise alike.
-	longPower    = 65
-	longPad      = 3
-	longHalvesAt = (longPower + longPad) * blockSize
-	longEnd      = longPower * blockSize
-	longSize     = 2 * longHalvesAt
+	// The table for long texts has more powers, in the same order, and behind
+	// them a table of the same shape: at the place of power i it has the sums
+	// of the two halves of powers i and i-lanes, for Karatsuba's products of
+	// two neighbouring vectors.
+	longPower = 65
+	longPad   = 3
+	halvesAt  = (longPower + longPad) * blockSize
+	longEnd   = longPower * blockSize
+	longSize  = 2 * halvesAt
 
 	streamHash    = 0
 	streamMask    = 16
@@ -80,8 +80,7 @@ func writeLayout(path string) error {
 		{"layoutLong", keyLong},
 		{"layoutShort", keyShort},
 		{"layoutKeySize", keySize},
-		{"layoutShortHalves", shortHalvesAt},
-		{"layoutLongHalves", longHalvesAt},
+		{"layoutHalves", halvesAt},
 		{"layoutLongSize", longSize},
 		{"layoutHash", streamHash},
 		{"layoutMask", streamMask},
@@ -102,8 +101,8 @@ func writeLayout(path string) error {
 		fmt.Fprintf(&b, "\t%s = %d\n", c.name, c.value)
 	}
 	for _, d := range []design{aesni, vaes} {
-		fmt.Fprintf(&b, "\n\t%sFirstBatchSize = %d\n\t%sBatchSize = %d\n",
-			d.name, d.firstBatchSize(), d.name, d.batchSize())
+		fmt.Fprintf(&b, "\n\t%sShortSize = %d\n\t%sFirstBatchSize = %d\n\t%sBatchSize = %d\n",
+			d.name, d.shortSize(), d.name, d.firstBatchSize(), d.name, d.batchSize())
 	}
 	b.WriteString(")\n")
 	source, err := format.Source(b.Bytes())

@@ -72,7 +72,7 @@ func (d design) openKernel() {
 	for n := 1; n <= batchVectors; n++ {
 		Label(restLabel(n))
 		p.counters(0, n)
-		p.rounds(p.state[:n], p.hashRest(n, 0))
+		p.rounds(p.state[:n], p.hashRest(n))
 		p.openRest(p.state[:n])
 		JMP(target("finish"))
 	}
@@ -89,7 +89,7 @@ func (d design) openKernel() {
 
 	Label("short")
 	p.shortPower()
-	p.forShort().startSum(p.loadAD(), p.slot1())
+	p.startPlain(p.loadAD(), p.slot1())
 	TESTQ(p.t1, p.t1)
 	JZ(target("short_0"))
 	p.lastBlock()
@@ -107,7 +107,7 @@ func (d design) openKernel() {
 	for n := 0; n <= batchVectors-text; n++ {
 		Label(shortLabel(n))
 		p.firstCounters(mask, text+n)
-		p.rounds(p.state[mask:text+n], p.forShort().hashRest(n, text))
+		p.rounds(p.state[mask:text+n], p.hashShort(n))
 		p.loadLastKey()
 		p.lastRoundOfMask(p.state[mask])
 		if n > 0 {
@@ -131,6 +131,7 @@ func (d design) openKernel() {
 	Label("finish_short")
 	finish(low(p.state[mask]))
 	Label("finish")
+	p.sum.plainMiddle(p.term)
 	finish(p.frame.mask)
 }
 
@@ -153,11 +154,10 @@ func (p plan) restVector(i, n int) operand.Mem {
 	return at(p.src, i*p.width)
 }
 
-// hashRest adds the last n vectors of text to the sum. first is the number in
-// the batch of the first one.
-func (p plan) hashRest(n, first int) []step {
+// hashRest adds the last n vectors of text to the sum.
+func (p plan) hashRest(n int) []step {
 	var steps []step
-	power := func(i int) operand.Mem { return at(p.power, (first+i)*p.width) }
+	power := func(i int) operand.Mem { return at(p.power, i*p.width) }
 	for i := 0; i < n; i += 2 {
 		steps = append(steps, p.load(p.restVector(i, n), p.x0)...)
 		if i+1 == n {
@@ -166,6 +166,16 @@ func (p plan) hashRest(n, first int) []step {
 		}
 		steps = append(steps, p.load(p.restVector(i+1, n), p.x1)...)
 		steps = append(steps, p.mulPair(p.x0, p.x1, power(i))...)
+	}
+	return steps
+}
+
+// hashShort adds the n vectors of a short text to the sum.
+func (p plan) hashShort(n int) []step {
+	var steps []step
+	for i := range n {
+		steps = append(steps, p.load(p.restVector(i, n), p.x0)...)
+		steps = append(steps, p.mulPlain(p.x0, at(p.power, (p.firstText()+i)*p.width))...)
 	}
 	return steps
 }

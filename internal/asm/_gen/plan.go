@@ -98,9 +98,6 @@ type plan struct {
 	t1    reg.GPPhysical // scratch
 
 	frame frame
-
-	// halvesAt is the distance from the powers of H in use to their halves.
-	halvesAt int
 }
 
 // frame is what the kernels keep in memory, 16 or 32 bytes each.
@@ -138,8 +135,6 @@ func (d design) plan() plan {
 		count:   reg.RCX,
 		t0:      reg.RAX,
 		t1:      reg.R12,
-
-		halvesAt: longHalvesAt,
 	}
 	for i := range p.state {
 		p.state[i] = v(i)

@@ -59,11 +59,17 @@ func (p plan) longTable() {
 }
 
 // shortPower sets p.power for a text of p.t1 bytes that is sealed or opened in
-// one batch: slot 0 has the power ⌈p.t1/16⌉ + 3.
+// one batch: slot 0 has the power ⌈p.t1/16⌉ + 3. The longest of them need the
+// table for long texts.
 func (p plan) shortPower() {
-	LEAQ(at(p.t1, blockSize-1), p.t0)
+	LEAQ(at(p.key, keyShortEnd), p.power)
+	if p.shortSize() < p.firstBatchSize() {
+		p.longTable()
+		CMPQ(p.t1, operand.U32(p.shortSize()))
+		CMOVQHI(p.end, p.power)
+	}
+	LEAQ(at(p.t1, blockSize-1+3*blockSize), p.t0)
 	ANDQ(operand.I8(-blockSize), p.t0)
-	LEAQ(at(p.key, keyShortEnd-3*blockSize), p.power)
 	SUBQ(p.t0, p.power)
 }
 
@@ -242,7 +248,7 @@ func (d design) sealKernel() {
 		p.rounds(p.state[:n], behind)
 		ADDQ(operand.U32(p.batchSize()), p.power)
 		p.sealRest(p.state[:n])
-		run(p.hashVectors(p.state[:n], 0))
+		run(p.hashVectors(p.state[:n]))
 		JMP(target("finish"))
 	}
 
@@ -253,8 +259,7 @@ func (d design) sealKernel() {
 	JZ(target("finish"))
 	CMPQ(at(p.t0, streamFinal), operand.U8(0))
 	JNE(target("finish"))
-	p.addLanes()
-	p.suspendStream(p.reduce())
+	p.suspendStream(p.reduceGroup())
 
 	Label("stream")
 	p.streamSlots()
@@ -269,7 +274,7 @@ func (d design) sealKernel() {
 
 	Label("short")
 	p.shortPower()
-	p.forShort().startSum(p.loadAD(), p.slot1())
+	p.startPlain(p.loadAD(), p.slot1())
 	TESTQ(p.t1, p.t1)
 	JZ(target("short_0"))
 	p.lastBlock()
@@ -292,7 +297,9 @@ func (d design) sealKernel() {
 		p.loadLastKey()
 		p.lastRoundOfMask(p.state[mask])
 		p.sealRest(p.state[text : text+n])
-		run(p.forShort().hashVectors(p.state[text:text+n], text))
+		for i := range n {
+			run(p.mulPlain(p.state[text+i], at(p.power, (text+i)*p.width)))
+		}
 		if n < batchVectors-text {
 			JMP(target("finish_short"))
 		}
@@ -301,6 +308,7 @@ func (d design) sealKernel() {
 	Label("finish_short")
 	finish(low(p.state[mask]))
 	Label("finish")
+	p.sum.plainMiddle(p.term)
 	finish(p.frame.mask)
 }
 

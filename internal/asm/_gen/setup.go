@@ -49,8 +49,8 @@ func (d design) setupPlan() setupPlan {
 	return p
 }
 
-// initKernel emits the set-up of a key: its round keys, and the powers of H
-// that texts of up to a batch need.
+// initKernel emits the set-up of a key: its round keys, and the powers of H for
+// short texts.
 func (d design) initKernel() {
 	TEXT(d.name+"Init", NOSPLIT, "func(k, key *byte, size uint64)")
 	p := d.setupPlan()
@@ -220,6 +220,7 @@ func (p setupPlan) times(x, to vec) {
 	clmul(lowLow, x, f, sum.lo)
 	clmul(highHigh, x, f, sum.hi)
 	clmul(lowLow, s, fs, sum.mid)
+	sum.plainMiddle(t)
 	move(sum.reduce(s, t), to)
 }
 
@@ -229,10 +230,15 @@ func (p setupPlan) short(i int) operand.Mem { return at(p.key, keyShortEnd-i*blo
 
 func (p setupPlan) long(i int) operand.Mem { return at(p.table, longEnd-i*blockSize) }
 
-// shortPowers is the number of powers that texts of up to a batch need.
-func (d design) shortPowers() int { return d.batchBlocks() }
+// shortPowers is the number of powers that short texts can use: those in the
+// key, or those that texts of one batch need.
+func (d design) shortPowers() int { return min(shortPower, d.firstBatchSize()/blockSize+2) }
 
-// shortTable fills in the lowest shortPowers powers and their halves.
+// shortSize is the size of the longest text for which they are enough: slot 1
+// has the highest power, which is the number of its blocks + 2.
+func (d design) shortSize() int { return (d.shortPowers() - 2) * blockSize }
+
+// shortTable fills in the powers for short texts.
 func (p setupPlan) shortTable() {
 	h := func(i int) vec { return low(p.h[i-1]) }
 	p.setFactor(h(1))
@@ -247,44 +253,38 @@ func (p setupPlan) shortTable() {
 	for i := 1; i <= 8; i++ {
 		move(h(i), p.short(i))
 	}
-	if p.shortPowers() > 8 {
-		p.setFactor(h(8))
-		for i := 8; i > 0; i -= p.lanes() {
-			move(p.short(i), p.h[0])
-			p.times(p.h[0], p.h[0])
-			move(p.h[0], p.short(8+i))
-		}
-	}
-	for i := p.lanes(); i <= p.shortPowers(); i += p.lanes() {
-		move(p.short(i), p.h[0])
-		p.storeHalves(p.h[0], p.short(i), shortHalvesAt)
+	p.setFactor(h(8))
+	for i := 9; i <= p.shortPowers(); i++ {
+		p.times(h(i-8), h(i-8))
+		move(h(i-8), p.short(i))
 	}
 }
 
 // powersKernel emits the set-up of the table for long texts. Each vector of
-// powers is the one a batch below times H^(slots in a batch).
+// powers is the one eight powers below times H⁸.
 func (d design) powersKernel() {
 	TEXT(d.name+"Powers", NOSPLIT, "func(k, table *byte)")
 	p := d.setupPlan()
 	MOVQ(arg("k"), p.key)
 	MOVQ(arg("table"), p.table)
 
-	for i := p.lanes(); i <= p.shortPowers(); i += p.lanes() {
+	const step = 8
+	for i := p.lanes(); i <= step; i += p.lanes() {
 		move(p.short(i), p.h[0])
 		move(p.h[0], p.long(i))
-		p.storeHalves(p.h[0], p.long(i), longHalvesAt)
+		p.storeHalves(p.h[0], p.long(i))
 	}
 
-	move(p.short(p.batchBlocks()), low(p.factor))
+	move(p.short(step), low(p.factor))
 	p.setFactor(low(p.factor))
 	from, count := reg.RSI, reg.RCX
-	more := d.maxPowers() - d.shortPowers()
-	to := at(from, -p.batchSize())
+	more := d.maxPowers() - step
+	to := at(from, -step*blockSize)
 	next := func(x vec) {
 		move(at(from, 0), x)
 		p.times(x, x)
 		move(x, to)
-		p.storeHalves(x, to, longHalvesAt)
+		p.storeHalves(x, to)
 	}
 	LEAQ(p.long(p.lanes()), from)
 	MOVL(operand.U32(more/p.lanes()), count.As32())
@@ -302,10 +302,9 @@ func (d design) powersKernel() {
 	d.leave()
 }
 
-// storeHalves fills in the sums of halves at a distance from the powers x at m:
-// those of each power and of the one lanes below, which must be there. It
-// destroys x.
-func (p setupPlan) storeHalves(x vec, m operand.Mem, distance int) {
+// storeHalves fills in the sums of halves beside the powers x at m: those of
+// each power and of the one lanes below, which must be there. It destroys x.
+func (p setupPlan) storeHalves(x vec, m operand.Mem) {
 	y, t := p.halves, p.term
 	if x == low(x) {
 		y, t = low(y), low(t)
@@ -314,5 +313,5 @@ func (p setupPlan) storeHalves(x vec, m operand.Mem, distance int) {
 	VPUNPCKLQDQ(y, x, t)
 	VPUNPCKHQDQ(y, x, x)
 	add(x, t, x)
-	move(x, m.Offset(distance))
+	move(x, m.Offset(halvesAt))
 }

@@ -1,0 +1,195 @@
+package asm
+
+import (
+	"errors"
+	"reflect"
+	"slices"
+	"testing"
+)
+
+// full is a processor on which everything works.
+var full = processor{
+	aes: true, pclmulqdq: true, ssse3: true, sse41: true, avx: true, avx2: true,
+	osxsave: true,
+	xcr0:    0xe7,
+	leaf7:   leaf7VAES | leaf7VPCLMULQDQ,
+}
+
+// TestCan takes one thing at a time from a processor that has all.
+func TestCan(t *testing.T) {
+	all, aesni, none := of(AESNI, VAES), of(AESNI), of()
+	for _, test := range []struct {
+		name   string
+		change func(p *processor)
+		want   set
+	}{
+		{"nothing", func(p *processor) {}, all},
+
+		// What golang.org/x/sys/cpu says: GODEBUG=cpu.aes=off and the like.
+		{"AES", func(p *processor) { p.aes = false }, none},
+		{"PCLMULQDQ", func(p *processor) { p.pclmulqdq = false }, none},
+		{"SSSE3", func(p *processor) { p.ssse3 = false }, none},
+		{"SSE4.1", func(p *processor) { p.sse41 = false }, none},
+		{"AVX", func(p *processor) { p.avx = false }, none},
+		{"AVX2", func(p *processor) { p.avx2 = false }, aesni},
+
+		// Bits of CPUID leaf 7, and neighbours of theirs that do not count.
+		{"VAES", func(p *processor) { p.leaf7 &^= 1 << 9 }, aesni},
+		{"VPCLMULQDQ", func(p *processor) { p.leaf7 &^= 1 << 10 }, aesni},
+		{"leaf 7", func(p *processor) { p.leaf7 = 0 }, aesni},
+		{"all but bits 9 and 10", func(p *processor) { p.leaf7 = ^uint32(1<<9 | 1<<10) }, aesni},
+		{"all but bit 9", func(p *processor) { p.leaf7 = ^uint32(1 << 9) }, aesni},
+		{"all but bit 10", func(p *processor) { p.leaf7 = ^uint32(1 << 10) }, aesni},
+
+		// What the operating system saves: the processor has it all, but it
+		// must not be used. XCR0 bits: 0 x87, 1 XMM, 2 YMM, 5 to 7 AVX-512.
+		{"OSXSAVE", func(p *processor) { p.osxsave = false }, none},
+		{"XCR0 of nothing", func(p *processor) { p.xcr0 = 0 }, none},
+		{"XCR0 of x87", func(p *processor) { p.xcr0 = 1 }, none},
+		{"XCR0 without YMM", func(p *processor) { p.xcr0 = 3 }, none},
+		{"XCR0 without XMM", func(p *processor) { p.xcr0 = 5 }, none},
+		{"XCR0 of AVX-512 without YMM", func(p *processor) { p.xcr0 = 0xe3 }, none},
+		{"XCR0 of XMM and YMM", func(p *processor) { p.xcr0 = 6 }, all},
+		{"XCR0 with x87", func(p *processor) { p.xcr0 = 7 }, all},
+	} {
+		p := full
+		test.change(&p)
+		if got := p.can(); got != test.want {
+			t.Errorf("without %s: can run %b, want %b", test.name, got, test.want)
+		}
+		if got := p.choose(); got&^p.can() != 0 {
+			t.Errorf("without %s: chooses %b, which cannot all run", test.name, got)
+		}
+	}
+	if got := (processor{}).can(); got != none {
+		t.Errorf("no processor at all can run %b", got)
+	}
+}
+
+// TestEveryFieldCounts fails when somebody adds a field to processor that
+// TestCan's starting point lacks.
+func TestEveryFieldCounts(t *testing.T) {
+	v := reflect.ValueOf(full)
+	for i := range v.NumField() {
+		if v.Field(i).IsZero() {
+			t.Errorf("the processor that has everything lacks %s", v.Type().Field(i).Name)
+		}
+	}
+}
+
+func TestBest(t *testing.T) {
+	for _, test := range []struct {
+		set  set
+		want Backend
+	}{
+		{of(), Portable},
+		{of(AESNI), AESNI},
+		{of(VAES), VAES},
+		{of(AESNI, VAES), VAES},
+	} {
+		if got := test.set.best(); got != test.want {
+			t.Errorf("best of %b is %v, want %v", test.set, got, test.want)
+		}
+	}
+}
+
+func TestParseRemoved(t *testing.T) {
+	for _, test := range []struct {
+		env  string
+		want set
+		ok   bool
+	}{
+		{"", of(), true},
+		{"-vaes", of(VAES), true},
+		{"-aesni", of(AESNI), true},
+		{"-avx512", of(), true},
+		{"-avx512,-vaes,-aesni", of(VAES, AESNI), true},
+		{" -vaes , -aesni ", of(VAES, AESNI), true},
+		{"-vaes,-vaes", of(VAES), true},
+
+		// Nothing adds a backend, and nothing is guessed.
+		{"vaes", of(), false},
+		{"+vaes", of(), false},
+		{"-VAES", of(), false},
+		{"-portable", of(), false},
+		{"-vaes,", of(), false},
+		{",", of(), false},
+		{"-vaes -aesni", of(), false},
+		{"-vaes;-aesni", of(), false},
+		{"off", of(), false},
+	} {
+		got, err := parseRemoved(test.env)
+		if got != test.want {
+			t.Errorf("%q removes %b, want %b", test.env, got, test.want)
+		}
+		if (err == nil) != test.ok {
+			t.Errorf("%q: error %v", test.env, err)
+		}
+		if err != nil && !errors.Is(err, errWord) {
+			t.Errorf("%q: error %v is not about a word", test.env, err)
+		}
+	}
+}
+
+// TestRemove shows that removing backends leaves the others as they were.
+func TestRemove(t *testing.T) {
+	can := full.can()
+	if got := can.without(of(VAES)); got != of(AESNI) {
+		t.Errorf("without vaes: %b", got)
+	}
+	if got := can.without(of(AESNI)); got != of(VAES) {
+		t.Errorf("without aesni: %b", got)
+	}
+	if got := can.without(of(AESNI, VAES)); got.best() != Portable || !got.has(Portable) {
+		t.Errorf("without both: %b", got)
+	}
+}
+
+func TestSelection(t *testing.T) {
+	list := Backends()
+	if last := list[len(list)-1]; last != Portable {
+		t.Errorf("the last of %v is not portable", list)
+	}
+	if !slices.IsSortedFunc(list, func(a, b Backend) int { return int(b) - int(a) }) {
+		t.Errorf("%v is not best first", list)
+	}
+	if !slices.Contains(list, Selected()) {
+		t.Errorf("%v is selected but not in %v", Selected(), list)
+	}
+
+	before := Selected()
+	for _, b := range list {
+		restore := Force(b)
+		if Selected() != b {
+			t.Errorf("forced %v, selected %v", b, Selected())
+		}
+		restore()
+		if Selected() != before {
+			t.Errorf("after forcing %v: selected %v, want %v", b, Selected(), before)
+		}
+	}
+
+	for b := range Backend(backends) {
+		if slices.Contains(list, b) {
+			continue
+		}
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("forced %v, which cannot run here", b)
+				}
+			}()
+			Force(b)
+		}()
+	}
+}
+
+func TestNames(t *testing.T) {
+	for b, want := range map[Backend]string{
+		Portable: "portable", AESNI: "aesni", VAES: "vaes", 200: "Backend(200)",
+	} {
+		if got := b.String(); got != want {
+			t.Errorf("Backend %d is called %q, want %q", uint8(b), got, want)
+		}
+	}
+}

@@ -1,0 +1,357 @@
+package asm
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+)
+
+// TestRounding compares up and down with their definition.
+func TestRounding(t *testing.T) {
+	for b, s := range shapes {
+		if s.batch == 0 {
+			continue
+		}
+		ends := map[int]bool{0: true}
+		for end := s.firstBatch; end < 3000; end += s.batch {
+			ends[end] = true
+		}
+		for offset := range 2000 {
+			up, down := offset, offset
+			for !ends[up] {
+				up++
+			}
+			for !ends[down] {
+				down--
+			}
+			if got := s.up(offset); got != up {
+				t.Errorf("%v: up(%d) = %d, want %d", Backend(b), offset, got, up)
+			}
+			if got := s.down(offset); got != down {
+				t.Errorf("%v: down(%d) = %d, want %d", Backend(b), offset, got, down)
+			}
+		}
+	}
+}
+
+// TestLong seals and opens texts that take several calls, of sizes around
+// where calls and batches end.
+func TestLong(t *testing.T) {
+	var sizes []int
+	for _, n := range []int{maxCall, 2 * maxCall, 3*maxCall + 1000} {
+		for _, d := range []int{-257, -256, -255, -129, -128, -33, -32, -17, -16, -1, 0, 1, 15, 16, 17, 96, 97, 128, 224, 225, 256} {
+			sizes = append(sizes, n+d)
+		}
+	}
+	text := filled(3*maxCall+2000, 3)
+	forEachKernel(t, func(t *testing.T, b Backend, keySize int) {
+		f := newFixture(t, b, keySize, false)
+		data := filled(13, 4)
+		out := make([]byte, len(text)+TagSize)
+		for i, n := range sizes {
+			nonce := Nonce{Lo: uint64(n) << 20, Hi: uint64(i)}
+			text, out := text[:n], out[:n+TagSize]
+			want := f.oracle.Seal(nil, f.nonce(nonce), text, data)
+			ad := f.AD(data)
+			f.Seal(address(out), address(text), n, nonce, ad)
+			if !bytes.Equal(out, want) {
+				t.Fatalf("seal of %d bytes differs", n)
+			}
+			if !f.Open(address(out), address(out), n, nonce, ad) || !bytes.Equal(out[:n], text) {
+				t.Fatalf("open of %d bytes differs", n)
+			}
+			f.SealTrailer(address(out), address(out), n-1, text[n-1], nonce, ad)
+			if !bytes.Equal(out, want) {
+				t.Fatalf("seal with trailer of %d bytes differs", n)
+			}
+			ok, last := f.OpenTrailer(address(out), address(out), n-1, nonce, ad)
+			if !ok || last != text[n-1] || !bytes.Equal(out[:n-1], text[:n-1]) {
+				t.Fatalf("open with trailer of %d bytes differs", n)
+			}
+		}
+	})
+}
+
+// TestPieces seals from and opens to random lists of pieces, some of them in
+// place, and one list with more runs than a call takes.
+func TestPieces(t *testing.T) {
+	forEachKernel(t, func(t *testing.T, b Backend, keySize int) {
+		f := newFixture(t, b, keySize, false)
+		r := rand.New(rand.NewPCG(uint64(keySize), uint64(b)))
+		text := filled(5*maxCall, 5)
+		sizeOf := []func() int{
+			func() int { return r.IntN(3) },
+			func() int { return r.IntN(40) },
+			func() int { return r.IntN(700) },
+			func() int { return r.IntN(5000) },
+			func() int { return shapes[b].batch*r.IntN(4) + r.IntN(3) - 1 },
+			func() int { return r.IntN(maxCall) },
+		}
+		for round := range 300 {
+			var sizes []int
+			n := 0
+			few := r.IntN(12)
+			if round == 0 {
+				few = 5 * maxRuns
+			}
+			for range few {
+				size := max(0, sizeOf[r.IntN(len(sizeOf))]())
+				if round == 0 {
+					size = 3*shapes[b].batch + 1
+				}
+				if n+size > len(text) {
+					break
+				}
+				sizes = append(sizes, size)
+				n += size
+			}
+			text := text[:n]
+			data := filled(r.IntN(30), byte(round))
+			nonce := Nonce{Lo: r.Uint64(), Hi: uint64(r.Uint32())}
+			want := f.oracle.Seal(nil, f.nonce(nonce), text, data)
+			ad := f.AD(data)
+			where := fmt.Sprintf("round %d, pieces %v", round, sizes)
+
+			// Pieces read from elsewhere, or where they go.
+			out := make([]byte, n+TagSize)
+			var pieces [][]byte
+			offset := 0
+			for _, size := range sizes {
+				p := out[offset : offset+size]
+				if r.IntN(4) > 0 {
+					p = bytes.Clone(text[offset : offset+size])
+				} else {
+					copy(p, text[offset:])
+				}
+				pieces = append(pieces, p)
+				offset += size
+			}
+			f.SealPieces(address(out), n, pieces, nonce, ad)
+			if !bytes.Equal(out, want) {
+				t.Fatalf("%s: seal differs", where)
+			}
+
+			// Pieces go elsewhere, or stay where they are.
+			before := bytes.Clone(out)
+			open := func() (ok bool, pieces [][]byte, apart []bool) {
+				offset := 0
+				for _, size := range sizes {
+					p := out[offset : offset+size]
+					away := r.IntN(4) > 0
+					if away {
+						p = make([]byte, size)
+					}
+					pieces, apart = append(pieces, p), append(apart, away && size > 0)
+					offset += size
+				}
+				return f.OpenPieces(pieces, address(out), n, nonce, ad), pieces, apart
+			}
+			ok, pieces, apart := open()
+			if !ok || !bytes.Equal(bytes.Join(pieces, nil), text) {
+				t.Fatalf("%s: open differs", where)
+			}
+			// What is not a piece is as it was, or zero.
+			checkRest := func(what string) {
+				t.Helper()
+				offset := 0
+				for i, size := range sizes {
+					for j := offset; apart[i] && j < offset+size; j++ {
+						if out[j] != 0 && out[j] != before[j] {
+							t.Fatalf("%s: %s left plaintext at %d", where, what, j)
+						}
+					}
+					offset += size
+				}
+				if !bytes.Equal(out[n:], before[n:]) {
+					t.Fatalf("%s: %s changed the tag", where, what)
+				}
+			}
+			checkRest("open")
+			copy(out, before)
+			out[n+r.IntN(TagSize)] ^= 1 << r.IntN(8)
+			copy(before[n:], out[n:])
+			if ok, _, apart = open(); ok {
+				t.Fatalf("%s: forged tag opened", where)
+			}
+			checkRest("refused open")
+		}
+	})
+}
+
+// TestCounters pins the construction of counter blocks by XOR against one
+// block at a time: at every batch of the longest call, across calls, and with
+// nonces whose last bytes, which the counter stands behind, are all ones.
+func TestCounters(t *testing.T) {
+	const size = 3*maxCall + 777
+	zeros := make([]byte, size)
+	forEachKernel(t, func(t *testing.T, b Backend, keySize int) {
+		f := newFixture(t, b, keySize, true)
+		out := make([]byte, size+TagSize)
+		for _, n := range []Nonce{{}, {Lo: 1, Hi: 1}, {Lo: ^uint64(0), Hi: 0xffffffff}, {Hi: 0xff000000}, {Lo: 0x0123456789abcdef, Hi: 0x80000001}} {
+			f.Seal(address(out), address(zeros), size, n, AD{})
+			f.checkKeystream(t, out[:size], n, 2)
+		}
+	})
+}
+
+// checkKeystream fails unless stream is the encryption of the counter blocks
+// from counter on.
+func (f *fixture) checkKeystream(t *testing.T, stream []byte, n Nonce, counter uint64) {
+	t.Helper()
+	var want [blockSize]byte
+	block := f.nonce(n)
+	for i := 0; i < len(stream); i += blockSize {
+		c := uint32(counter) + uint32(i/blockSize)
+		in := append(block[:NonceSize:NonceSize], byte(c>>24), byte(c>>16), byte(c>>8), byte(c))
+		f.block.Encrypt(want[:], in)
+		if got := stream[i:min(i+blockSize, len(stream))]; !bytes.Equal(got, want[:len(got)]) {
+			t.Fatalf("keystream of counter %#x: %x, want %x", c, got, want)
+		}
+	}
+}
+
+// TestHighCounters is TestCounters for calls in the middle of texts that are
+// too long to seal in a test: every bit of the counter, every carry, and the
+// last blocks that a text can have.
+func TestHighCounters(t *testing.T) {
+	forEachKernel(t, func(t *testing.T, b Backend, keySize int) {
+		f := newFixture(t, b, keySize, true)
+		batch := shapes[b].batch
+		size := 5*batch + 3*blockSize + 5
+		text := make([]byte, size)
+		out := make([]byte, size+TagSize)
+		n := Nonce{Lo: 0xfedcba9876543210, Hi: 0x89abcdef}
+		slots := uint64(batch / blockSize)
+		var counters []uint64
+		for bit := 4; bit < 32; bit++ {
+			at := uint64(1) << bit
+			counters = append(counters, at, at-slots, at-2*slots, at-5*slots)
+		}
+		// The text ends with counter 2³²−1.
+		counters = append(counters, 1<<32-6*slots)
+		for _, counter := range counters {
+			if counter == 0 || counter > 1<<32-6*slots || counter%slots != 0 {
+				continue
+			}
+			clear(text)
+			var mask [blockSize]byte
+			s := stream{size: uint64(size), counter: counter, final: 1, mask: mask}
+			s.next = uint64(unsafe.Offsetof(s.list))
+			s.end = s.next
+			f.seal(address(out), address(text), uint64(size), 0, n, AD{}, 0, &s)
+			f.checkKeystream(t, out[:size], n, counter)
+
+			s = stream{size: uint64(size), counter: counter, final: 1, mask: mask}
+			s.next = uint64(unsafe.Offsetof(s.list))
+			s.end = s.next
+			if ok, _ := f.open(address(text), address(out), uint64(size), 0, n, AD{}, 0, &s); !ok {
+				t.Fatalf("counter %#x: the tag of a seal is refused", counter)
+			}
+			if !bytes.Equal(text, make([]byte, size)) {
+				t.Fatalf("counter %#x: open differs", counter)
+			}
+		}
+	})
+}
+
+// TestAD compares additional data of all sizes and shapes with crypto/cipher.
+func TestAD(t *testing.T) {
+	forEachKernel(t, func(t *testing.T, b Backend, keySize int) {
+		f := newFixture(t, b, keySize, false)
+		sizes := []int{maxCall - 1, maxCall, maxCall + 1, maxCall + 16, maxCall + 17, 3*maxCall + 5}
+		for n := range 700 {
+			sizes = append(sizes, n)
+		}
+		data := filled(4*maxCall, 9)
+		text := filled(40, 10)
+		out := make([]byte, len(text)+TagSize)
+		check := func(what string, n int, ad AD) {
+			t.Helper()
+			f.Seal(address(out), address(text), len(text), Nonce{}, ad)
+			if want := f.oracle.Seal(nil, f.nonce(Nonce{}), text, data[:n]); !bytes.Equal(out, want) {
+				t.Fatalf("%s of %d bytes: %x, want %x", what, n, out, want)
+			}
+		}
+		for _, n := range sizes {
+			check("additional data", n, f.AD(data[:n]))
+		}
+		for n := range 9 {
+			var ad uint64 = 0xa5a5a5a5a5a5a5a5 // higher bytes do not count
+			for _, c := range data[:n] {
+				ad = ad<<8 | uint64(c)
+			}
+			check("additional data as an integer", n, ADOf(ad, n))
+		}
+	})
+}
+
+// TestNonceAt compares with the construction of TLS 1.3.
+func TestNonceAt(t *testing.T) {
+	for _, seq := range []uint64{0, 1, 0x0123456789abcdef, 1 << 63, ^uint64(0)} {
+		b := [NonceSize]byte{4: byte(seq >> 56), 5: byte(seq >> 48), 6: byte(seq >> 40), 7: byte(seq >> 32),
+			8: byte(seq >> 24), 9: byte(seq >> 16), 10: byte(seq >> 8), 11: byte(seq)}
+		if got, want := NonceAt(seq), NonceOf(&b); got != want {
+			t.Errorf("NonceAt(%#x) = %x, want %x", seq, got, want)
+		}
+	}
+}
+
+// TestWipe looks for what is left of a key.
+func TestWipe(t *testing.T) {
+	forEachKernel(t, func(t *testing.T, b Backend, keySize int) {
+		f := newFixture(t, b, keySize, true)
+		long := f.long
+		if *long == (longTable{}) {
+			t.Fatal("a shared key has no table for long texts")
+		}
+		f.Wipe()
+		if *long != (longTable{}) {
+			t.Error("the table for long texts is left")
+		}
+		if want := (Key{backend: b}); *f.Key != want {
+			t.Errorf("left: %+v", *f.Key)
+		}
+	})
+}
+
+// TestKeySize pins what a key costs: 512 bytes is a size class of the
+// allocator, and a RecordKey adds 16 to Key and its pointer.
+func TestKeySize(t *testing.T) {
+	key, long := unsafe.Sizeof(Key{}), unsafe.Sizeof(longTable{})
+	if key > 512-16 {
+		t.Errorf("a key takes %d bytes, want at most %d", key, 512-16)
+	}
+	if key+long > 2816 {
+		t.Errorf("a key and its table take %d bytes, want at most 2.75 KiB", key+long)
+	}
+}
+
+// TestAllocations shows that nothing is allocated for a text, whatever its
+// form and size, once its key has the powers it needs.
+func TestAllocations(t *testing.T) {
+	for _, b := range Backends() {
+		if b == Portable {
+			continue
+		}
+		f := newFixture(t, b, 16, true)
+		const n = 2*maxCall + 1000
+		buf, other := make([]byte, n+TagSize), make([]byte, n)
+		pieces := [][]byte{other[:3000], other[3000:3001], other[3001:n]}
+		data := make([]byte, 40)
+		var nonce Nonce
+		for what, call := range map[string]func(){
+			"Seal":        func() { f.Seal(&buf[0], &other[0], n, nonce, f.AD(data)) },
+			"SealTrailer": func() { f.SealTrailer(&buf[0], &other[0], 100, 1, nonce, ADOf(1, 5)) },
+			"SealPieces":  func() { f.SealPieces(&buf[0], n, pieces, nonce, f.AD(data)) },
+			"Open":        func() { f.Open(&other[0], &buf[0], n, nonce, f.AD(data)) },
+			"OpenTrailer": func() { f.OpenTrailer(&other[0], &buf[0], 100, nonce, ADOf(1, 5)) },
+			"OpenPieces":  func() { f.OpenPieces(pieces, &buf[0], n, nonce, f.AD(data)) },
+		} {
+			if allocs := testing.AllocsPerRun(5, func() { nonce.Lo++; call() }); allocs != 0 {
+				t.Errorf("%v: %s allocates %v times", b, what, allocs)
+			}
+		}
+	}
+}
