@@ -1,7 +1,7 @@
 // Package vectors holds tests only: published vectors, run on every backend
 // that the machine has.
 //
-//   - Wycheproof's AES-GCM and ChaCha20-Poly1305 sets, from the module
+//   - Wycheproof's AES-GCM, ChaCha20-Poly1305 and AES-CCM sets, from the module
 //     github.com/c2sp/wycheproof, whose version and hash go.mod and go.sum pin.
 //   - The AES-GCM set of NIST's Automated Cryptographic Validation Protocol,
 //     in testdata/acvp. The files are vectors/ACVP-AES-GCM.bz2 and

@@ -10,6 +10,7 @@ import (
 	"github.com/c2sp/wycheproof"
 
 	"example.com/splitseal/aead"
+	"example.com/splitseal/aead/ccm"
 	"example.com/splitseal/gcm"
 )
 
@@ -171,6 +172,34 @@ func TestWycheproofChaCha20Poly1305(t *testing.T) {
 				c.refuses(t, a)
 			}
 		})
+	}
+}
+
+// TestWycheproofAESCCM runs the part of the set that the two CCM suites of TLS
+// can express: AES-128, 12-byte nonces, tags of 16 and 8 bytes.
+func TestWycheproofAESCCM(t *testing.T) {
+	bySize := map[int]*aead.Suite{16: ccm.AES128CCM(), 8: ccm.AES128CCM8()}
+	count := 0
+	for _, c := range wycheproofCases(t, "aes_ccm_test.json", "AES-CCM", 552) {
+		suite := bySize[c.tagSize]
+		if suite == nil || len(c.key) != suite.KeySize() || len(c.nonce) != aead.IVSize {
+			continue
+		}
+		count++
+		t.Run(fmt.Sprintf("tcId %d", c.id), func(t *testing.T) {
+			a, err := suite.New(c.key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.valid {
+				c.accepts(t, a)
+			} else {
+				c.refuses(t, a)
+			}
+		})
+	}
+	if count != 86 {
+		t.Errorf("%d tests fit the suites, want 86", count)
 	}
 }
 
