@@ -1,0 +1,29 @@
+// Echoes over Node's tls, or closes first when something has come.
+//
+// usage: node peer.js client|server PORT CERT KEY SUITE FRAGMENT echo|close
+'use strict';
+const fs = require('fs');
+const tls = require('tls');
+
+const [role, port, cert, key, suite, fragment, mode] = process.argv.slice(2);
+
+function serve(socket) {
+  if (fragment !== '0') socket.setMaxSendFragment(Number(fragment));
+  socket.on('error', (err) => { console.error(String(err)); process.exit(1); });
+  if (mode === 'close') {
+    // At once, a server's end is not followed by close_notify.
+    socket.once('data', () => socket.end('bye'));
+  } else {
+    socket.pipe(socket);
+  }
+  socket.on('close', () => process.exit(0));
+}
+
+const options = { ciphers: suite, minVersion: 'TLSv1.3' };
+if (role === 'server') {
+  Object.assign(options, { cert: fs.readFileSync(cert), key: fs.readFileSync(key) });
+  tls.createServer(options, serve).listen(Number(port), '127.0.0.1');
+} else {
+  Object.assign(options, { ca: fs.readFileSync(cert), host: '127.0.0.1', port: Number(port), servername: 'localhost' });
+  const socket = tls.connect(options, () => serve(socket));
+}

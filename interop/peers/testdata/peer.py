@@ -1,0 +1,36 @@
+"""Echoes over Python's ssl, or closes first.
+
+usage: peer.py client|server PORT CERT KEY echo|close
+"""
+import socket
+import ssl
+import sys
+
+role, port, cert, key, mode = sys.argv[1:]
+if role == "server":
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+else:
+    context = ssl.create_default_context(cafile=cert)
+context.minimum_version = ssl.TLSVersion.TLSv1_3
+if role == "server":
+    listener = socket.create_server(("127.0.0.1", int(port)))
+    raw, _ = listener.accept()
+else:
+    raw = socket.create_connection(("127.0.0.1", int(port)))
+conn = context.wrap_socket(
+    raw,
+    server_side=role == "server",
+    server_hostname=None if role == "server" else "localhost",
+    suppress_ragged_eofs=False,
+)
+if mode == "close":
+    conn.sendall(b"bye")
+else:
+    try:
+        while data := conn.recv(1 << 16):
+            conn.sendall(data)
+    except ssl.SSLEOFError:
+        sys.exit("truncated")
+conn.unwrap()
+conn.close()
