@@ -621,7 +621,8 @@ func (o *Opener) accept(typ ContentType, content []byte) error {
 	if o.messages.trailing {
 		return ErrKeyChangeBoundary
 	}
-	o.update = o.messages.ended && o.messages.last == typeKeyUpdate && !o.messages.partial()
+	// Nothing has begun behind it, so it ended the record.
+	o.update = o.messages.ended && o.messages.last == typeKeyUpdate
 	if o.epoch == EpochApplication {
 		return o.count()
 	}

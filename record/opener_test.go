@@ -2,6 +2,7 @@ package record
 
 import (
 	"bytes"
+	"crypto/cipher"
 	"fmt"
 	"strings"
 	"testing"
@@ -764,14 +765,18 @@ func TestChangeCipherSpec(t *testing.T) {
 		wantErr(t, epoch.String()+": not allowed any more", err, ErrChangeCipherSpec, AlertUnexpectedMessage)
 	}
 	// Under application keys it is refused, whatever the caller says and said.
-	o := newTestOpener(t, suite, EpochHandshake, OpenerConfig{})
-	o.AllowChangeCipherSpec(true)
-	if err := o.SetTrafficSecret(EpochApplication, suite, testSecret(suite, 2)); err != nil {
-		t.Fatal(err)
+	for _, again := range []bool{false, true} {
+		o := newTestOpener(t, suite, EpochHandshake, OpenerConfig{})
+		o.AllowChangeCipherSpec(true)
+		if err := o.SetTrafficSecret(EpochApplication, suite, testSecret(suite, 2)); err != nil {
+			t.Fatal(err)
+		}
+		if again {
+			o.AllowChangeCipherSpec(true)
+		}
+		_, _, err := o.Open([]byte{20})
+		wantErr(t, "under application keys", err, ErrChangeCipherSpec, AlertUnexpectedMessage)
 	}
-	o.AllowChangeCipherSpec(true)
-	_, _, err := o.Open([]byte{20})
-	wantErr(t, "under application keys", err, ErrChangeCipherSpec, AlertUnexpectedMessage)
 }
 
 // "The server then skips past early data by attempting to deprotect received records
@@ -946,13 +951,35 @@ func TestReceivedAlerts(t *testing.T) {
 	}
 }
 
-// TestOpenPanics injects panics into the AEAD: nothing unverified stays behind.
+// panicGatherer opens and then panics, with all of the plaintext written.
+type panicGatherer struct {
+	aead.Gatherer
+	panicNow *bool
+}
+
+func (g panicGatherer) OpenSplit(prefix, nonce, buf, ad []byte) error {
+	err := g.Gatherer.OpenSplit(prefix, nonce, buf, ad)
+	if *g.panicNow {
+		panic("AEAD")
+	}
+	return err
+}
+
+// TestOpenPanics injects panics into the AEAD: nothing unverified stays behind,
+// neither in dst nor in the record.
 func TestOpenPanics(t *testing.T) {
 	var panicNow bool
-	suite := panicSuite(make(map[string]int), &panicNow, true)
+	suite := aead.NewSuite(aead.SuiteParams{
+		ID: 0xfe03, Name: "TEST", KeySize: 16, TagSize: 16, Hash: aead.AES128GCM().Hash(), RecordLimit: 1 << 20,
+		New: func(key []byte) (cipher.AEAD, error) {
+			g, err := aead.AES128GCM().New(key)
+			return panicGatherer{g, &panicNow}, err
+		},
+	})
 	s := newTestSealer(t, suite, EpochApplication, SealerConfig{})
-	wire := mustSeal(t)(s.Seal(nil, ContentTypeApplicationData, []byte("cccccccccccccc")))
-	for _, dstSize := range []int{0, 5, 100} {
+	content := []byte("cccccccccccccc")
+	wire := mustSeal(t)(s.Seal(nil, ContentTypeApplicationData, content))
+	for _, dstSize := range []int{0, 5, 14, 100} {
 		o := newTestOpener(t, suite, EpochApplication, OpenerConfig{})
 		in, dst := bytes.Clone(wire), bytes.Repeat([]byte{0xa5}, dstSize)
 		panicNow = true
@@ -960,13 +987,57 @@ func TestOpenPanics(t *testing.T) {
 			t.Fatalf("panic %v", p)
 		}
 		panicNow = false
-		if bytes.Contains(in, []byte("cc")) || bytes.Contains(dst, []byte("cc")) {
-			t.Error("content left behind")
+		want := append(zeros(min(dstSize, len(content))), bytes.Repeat([]byte{0xa5}, max(0, dstSize-len(content)))...)
+		if !bytes.Equal(dst, want) || !bytes.Equal(in, append(bytes.Clone(wire[:HeaderSize]), zeros(len(wire)-HeaderSize)...)) {
+			t.Errorf("dst of %d bytes: left behind %x and %x", dstSize, dst, in)
 		}
 		for range 2 {
 			if _, _, err := o.Open(bytes.Clone(wire)); err != ErrInterrupted {
 				t.Errorf("after the panic: %v", err)
 			}
+		}
+	}
+}
+
+// TestEarliestErrors gives the Opener the fewest bytes that prove an error, and one
+// byte less.
+func TestEarliestErrors(t *testing.T) {
+	suite := aead.AES128GCM()
+	for _, test := range []struct {
+		epoch Epoch
+		in    []byte
+		want  error
+		alert Alert
+	}{
+		{EpochPlaintext, []byte{23}, ErrUnexpectedRecordType, AlertUnexpectedMessage},
+		{EpochPlaintext, []byte{22, 3, 3, 0x41}, ErrRecordOverflow, AlertRecordOverflow},
+		{EpochPlaintext, []byte{22, 3, 3, 0x40, 1}, ErrRecordOverflow, AlertRecordOverflow},
+		{EpochPlaintext, []byte{22, 3, 3, 0, 0}, ErrEmptyFragment, AlertUnexpectedMessage},
+		{EpochPlaintext, []byte{21, 3, 3, 0, 3}, ErrAlertSize, AlertUnexpectedMessage},
+		{EpochApplication, []byte{20}, ErrChangeCipherSpec, AlertUnexpectedMessage},
+		{EpochApplication, []byte{21}, ErrUnexpectedRecordType, AlertUnexpectedMessage},
+		{EpochApplication, []byte{23, 3, 3, 0x42}, ErrRecordOverflow, AlertRecordOverflow},
+		{EpochApplication, []byte{23, 3, 3, 0x41, 1}, ErrRecordOverflow, AlertRecordOverflow},
+		{EpochApplication, []byte{23, 3, 3, 0, 15}, ErrBadRecordMAC, AlertBadRecordMAC},
+	} {
+		o := NewOpener(OpenerConfig{})
+		if test.epoch != EpochPlaintext {
+			o = newTestOpener(t, suite, test.epoch, OpenerConfig{})
+		}
+		n := len(test.in)
+		if _, need, err := o.Open(test.in[:n-1]); err != nil || need != HeaderSize-(n-1) {
+			t.Errorf("%x: %d needed, %v", test.in[:n-1], need, err)
+		}
+		_, need, err := o.Open(test.in)
+		wantErr(t, fmt.Sprintf("%v: %x", test.epoch, test.in), err, test.want, test.alert)
+		if need != 0 {
+			t.Errorf("%x: %d needed", test.in, need)
+		}
+	}
+	// One byte more would not be an error.
+	for _, in := range [][]byte{{22, 3, 3, 0x40, 0}, {22, 3, 3, 0, 1}, {21, 3, 3, 0, 2}} {
+		if _, need, err := NewOpener(OpenerConfig{}).Open(in); err != nil || need != int(in[3])<<8+int(in[4]) {
+			t.Errorf("%x: %d needed, %v", in, need, err)
 		}
 	}
 }
