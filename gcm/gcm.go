@@ -188,6 +188,10 @@ func (a *AEAD) Seal(dst, nonce, plaintext, additionalData []byte) []byte {
 	}
 	checkApart(out, nonce, overlapNonce)
 	checkApart(out, additionalData, overlapAdditionalData)
+	if k := a.key.kernel(); k != nil {
+		sealWhole(k, out, plaintext, nonceOf(nonce), k.AD(additionalData))
+		return ret
+	}
 	a.key.seal(out, nonce, plaintext, additionalData)
 	return ret
 }
@@ -263,7 +267,13 @@ func (a *AEAD) Open(dst, nonce, ciphertext, additionalData []byte) ([]byte, erro
 	}
 	checkApart(out, nonce, overlapNonce)
 	checkApart(out, additionalData, overlapAdditionalData)
-	if !a.key.open(out, nonce, ciphertext, additionalData) {
+	var ok bool
+	if k := a.key.kernel(); k != nil {
+		ok = openWhole(k, out, ciphertext, nonceOf(nonce), k.AD(additionalData))
+	} else {
+		ok = a.key.open(out, nonce, ciphertext, additionalData)
+	}
+	if !ok {
 		clear(out)
 		return nil, ErrOpen
 	}
@@ -476,6 +486,10 @@ func (k *RecordKey) Seal(out []byte, seq, ad uint64, adSize int, payload []byte,
 	if mem.Inexact(out, payload) {
 		panic(overlapText)
 	}
+	if kernel := k.key.kernel(); kernel != nil {
+		sealTrailer(kernel, out, payload, trailer, asm.NonceAt(seq), asm.ADOf(ad, adSize))
+		return
+	}
 	k.key.seal(out, seq, ad, adSize, payload, trailer)
 }
 
@@ -541,7 +555,13 @@ func (k *RecordKey) OpenSplit(prefix []byte, seq, ad uint64, adSize int, buf []b
 	if mem.Inexact(buf, prefix) {
 		panic(overlapText)
 	}
-	if !k.key.open(prefix, seq, ad, adSize, buf) {
+	var ok bool
+	if kernel := k.key.kernel(); kernel != nil {
+		ok = openSplit(kernel, prefix, buf, asm.NonceAt(seq), asm.ADOf(ad, adSize))
+	} else {
+		ok = k.key.open(prefix, seq, ad, adSize, buf)
+	}
+	if !ok {
 		clear(prefix)
 		clear(buf[len(prefix) : len(buf)-TagSize])
 		return ErrOpen

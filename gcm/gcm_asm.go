@@ -2,11 +2,7 @@
 
 package gcm
 
-import (
-	"unsafe"
-
-	"example.com/splitseal/internal/asm"
-)
+import "example.com/splitseal/internal/asm"
 
 // key is a key in the hands of the backend that was selected when it was set
 // up, or of crypto/cipher.
@@ -30,6 +26,14 @@ func (k *key) backend() string {
 		return k.generic.backend()
 	}
 	return k.kernels.Backend().String()
+}
+
+// kernel returns the key of the kernels, or nil if crypto/cipher serves this one.
+func (k *key) kernel() *asm.Key {
+	if k.generic != nil {
+		return nil
+	}
+	return &k.kernels
 }
 
 func (k *key) seal(out, nonce, prefix, additionalData []byte) {
@@ -86,13 +90,19 @@ func (k *recordKey) backend() string {
 	return k.kernels.Backend().String()
 }
 
+func (k *recordKey) kernel() *asm.Key {
+	if k.generic != nil {
+		return nil
+	}
+	return &k.kernels
+}
+
 func (k *recordKey) seal(out []byte, seq, ad uint64, adSize int, payload []byte, trailer byte) {
 	if k.generic != nil {
 		k.generic.seal(out, seq, ad, adSize, payload, trailer)
 		return
 	}
-	k.kernels.SealTrailer(unsafe.SliceData(out), unsafe.SliceData(payload), len(payload), trailer,
-		asm.NonceAt(seq), asm.ADOf(ad, adSize))
+	sealTrailer(&k.kernels, out, payload, trailer, asm.NonceAt(seq), asm.ADOf(ad, adSize))
 }
 
 func (k *recordKey) sealSplit(out []byte, seq, ad uint64, adSize int, prefix []byte) {
@@ -123,60 +133,4 @@ func (k *recordKey) wipe() {
 	if k.generic != nil {
 		k.generic.wipe()
 	}
-}
-
-func nonceOf(nonce []byte) asm.Nonce { return asm.NonceOf((*[NonceSize]byte)(nonce)) }
-
-// sealSplit seals prefix and the text that is in place behind it.
-func sealSplit(k *asm.Key, out, prefix []byte, n asm.Nonce, ad asm.AD) {
-	size := len(out) - TagSize
-	dst, src := unsafe.SliceData(out), unsafe.SliceData(prefix)
-	switch rest := size - len(prefix); {
-	case rest == 0:
-		k.Seal(dst, src, size, n, ad)
-	case len(prefix) == 0 || src == dst:
-		k.Seal(dst, dst, size, n, ad)
-	case rest == 1:
-		// A record's content type: as a value it costs no seam.
-		k.SealTrailer(dst, src, len(prefix), out[len(prefix)], n, ad)
-	default:
-		pieces := [2][]byte{prefix, out[len(prefix):size]}
-		k.SealPieces(dst, size, pieces[:], n, ad)
-	}
-}
-
-func sealPieces(k *asm.Key, out []byte, pieces [][]byte, n asm.Nonce, ad asm.AD) {
-	if len(pieces) == 1 {
-		sealSplit(k, out, pieces[0], n, ad)
-		return
-	}
-	k.SealPieces(unsafe.SliceData(out), len(out)-TagSize, pieces, n, ad)
-}
-
-// openSplit opens buf to prefix and, behind that, in place.
-func openSplit(k *asm.Key, prefix, buf []byte, n asm.Nonce, ad asm.AD) bool {
-	size := len(buf) - TagSize
-	dst, src := unsafe.SliceData(prefix), unsafe.SliceData(buf)
-	switch rest := size - len(prefix); {
-	case rest == 0:
-		return k.Open(dst, src, size, n, ad)
-	case len(prefix) == 0 || src == dst:
-		return k.Open(src, src, size, n, ad)
-	case rest == 1:
-		ok, trailer := k.OpenTrailer(dst, src, len(prefix), n, ad)
-		if ok {
-			buf[len(prefix)] = trailer
-		}
-		return ok
-	default:
-		pieces := [2][]byte{prefix, buf[len(prefix):size]}
-		return k.OpenPieces(pieces[:], src, size, n, ad)
-	}
-}
-
-func openPieces(k *asm.Key, pieces [][]byte, buf []byte, n asm.Nonce, ad asm.AD) bool {
-	if len(pieces) == 1 {
-		return openSplit(k, pieces[0], buf, n, ad)
-	}
-	return k.OpenPieces(pieces, unsafe.SliceData(buf), len(buf)-TagSize, n, ad)
 }

@@ -50,9 +50,9 @@ DATA aesniPolynomial<>+16(SB)/8, $0x0000000000000001
 DATA aesniPolynomial<>+24(SB)/8, $0xc200000000000000
 GLOBL aesniPolynomial<>(SB), RODATA|NOPTR, $32
 
-DATA aesniTimesX<>+0(SB)/8, $0x0000000000000001
-DATA aesniTimesX<>+8(SB)/8, $0xc200000000000001
-GLOBL aesniTimesX<>(SB), RODATA|NOPTR, $16
+DATA aesniCarries<>+0(SB)/8, $0x0000000000000001
+DATA aesniCarries<>+8(SB)/8, $0xc200000000000001
+GLOBL aesniCarries<>(SB), RODATA|NOPTR, $16
 
 DATA aesniWindow<>+0(SB)/8, $0x8080808080808080
 DATA aesniWindow<>+8(SB)/8, $0x8080808080808080
@@ -528,7 +528,7 @@ powers:
 	VPSHUFB    aesniReversal<>+0(SB), X2, X0
 	VPSHUFD    $0xd3, X0, X3
 	VPSRAD     $0x1f, X3, X3
-	VPAND      aesniTimesX<>+0(SB), X3, X3
+	VPAND      aesniCarries<>+0(SB), X3, X3
 	VPADDQ     X0, X0, X4
 	VPXOR      X3, X4, X0
 	VPSHUFD    $0x4e, X0, X9
@@ -823,10 +823,8 @@ TEXT ·aesniSeal(SB), NOSPLIT, $64-96
 	MOVQ    dst+8(FP), DI
 	MOVQ    src+16(FP), SI
 	MOVQ    size+24(FP), DX
-	MOVQ    nonceLo+40(FP), AX
-	VMOVQ   AX, X8
-	MOVQ    nonceHi+48(FP), AX
-	VPINSRQ $0x01, AX, X8, X8
+	VMOVQ   nonceLo+40(FP), X8
+	VPINSRQ $0x01, nonceHi+48(FP), X8, X8
 	VPXOR   (R8), X8, X8
 	VMOVDQU X8, (SP)
 	MOVQ    s+88(FP), AX
@@ -850,10 +848,8 @@ first_batch:
 	CMPQ       R10, $0x00000039
 	CMOVQHI    CX, AX
 	SUBQ       AX, BX
-	MOVQ       adLo+56(FP), AX
-	VMOVQ      AX, X12
-	MOVQ       adHi+64(FP), AX
-	VPINSRQ    $0x01, AX, X12, X12
+	VMOVQ      adLo+56(FP), X12
+	VPINSRQ    $0x01, adHi+64(FP), X12, X12
 	VPSHUFD    $0x4e, X12, X14
 	VPXOR      X12, X14, X14
 	VPCLMULQDQ $0x00, 16(BX), X12, X9
@@ -3573,10 +3569,8 @@ short:
 	LEAQ       63(R12), AX
 	ANDQ       $-16, AX
 	SUBQ       AX, BX
-	MOVQ       adLo+56(FP), AX
-	VMOVQ      AX, X12
-	MOVQ       adHi+64(FP), AX
-	VPINSRQ    $0x01, AX, X12, X12
+	VMOVQ      adLo+56(FP), X12
+	VPINSRQ    $0x01, adHi+64(FP), X12, X12
 	VPCLMULQDQ $0x00, 16(BX), X12, X9
 	VPCLMULQDQ $0x11, 16(BX), X12, X11
 	VPCLMULQDQ $0x10, 16(BX), X12, X10
@@ -4532,10 +4526,8 @@ ten_rounds_58:
 
 finish_short:
 	ADDQ       R12, DI
-	MOVQ       textBits+80(FP), AX
-	VMOVQ      AX, X12
-	MOVQ       adBits+72(FP), AX
-	VPINSRQ    $0x01, AX, X12, X12
+	VMOVQ      textBits+80(FP), X12
+	VPINSRQ    $0x01, adBits+72(FP), X12, X12
 	VPCLMULQDQ $0x00, 416(R8), X12, X15
 	VPXOR      X15, X9, X9
 	VPCLMULQDQ $0x10, 416(R8), X12, X15
@@ -4561,10 +4553,8 @@ finish:
 	VPXOR      X11, X9, X15
 	VPXOR      X15, X10, X10
 	ADDQ       R12, DI
-	MOVQ       textBits+80(FP), AX
-	VMOVQ      AX, X12
-	MOVQ       adBits+72(FP), AX
-	VPINSRQ    $0x01, AX, X12, X12
+	VMOVQ      textBits+80(FP), X12
+	VPINSRQ    $0x01, adBits+72(FP), X12, X12
 	VPCLMULQDQ $0x00, 416(R8), X12, X15
 	VPXOR      X15, X9, X9
 	VPCLMULQDQ $0x10, 416(R8), X12, X15
@@ -4593,10 +4583,8 @@ TEXT ·aesniOpen(SB), NOSPLIT, $64-112
 	MOVQ    dst+8(FP), DI
 	MOVQ    src+16(FP), SI
 	MOVQ    size+24(FP), DX
-	MOVQ    nonceLo+40(FP), AX
-	VMOVQ   AX, X8
-	MOVQ    nonceHi+48(FP), AX
-	VPINSRQ $0x01, AX, X8, X8
+	VMOVQ   nonceLo+40(FP), X8
+	VPINSRQ $0x01, nonceHi+48(FP), X8, X8
 	VPXOR   (R8), X8, X8
 	VMOVDQU X8, (SP)
 	XORL    AX, AX
@@ -4622,10 +4610,8 @@ first_batch:
 	CMPQ       R10, $0x00000039
 	CMOVQHI    CX, AX
 	SUBQ       AX, BX
-	MOVQ       adLo+56(FP), AX
-	VMOVQ      AX, X12
-	MOVQ       adHi+64(FP), AX
-	VPINSRQ    $0x01, AX, X12, X12
+	VMOVQ      adLo+56(FP), X12
+	VPINSRQ    $0x01, adHi+64(FP), X12, X12
 	VPSHUFD    $0x4e, X12, X14
 	VPXOR      X12, X14, X14
 	VPCLMULQDQ $0x00, 16(BX), X12, X9
@@ -6588,10 +6574,8 @@ short:
 	LEAQ       63(R12), AX
 	ANDQ       $-16, AX
 	SUBQ       AX, BX
-	MOVQ       adLo+56(FP), AX
-	VMOVQ      AX, X12
-	MOVQ       adHi+64(FP), AX
-	VPINSRQ    $0x01, AX, X12, X12
+	VMOVQ      adLo+56(FP), X12
+	VPINSRQ    $0x01, adHi+64(FP), X12, X12
 	VPCLMULQDQ $0x00, 16(BX), X12, X9
 	VPCLMULQDQ $0x11, 16(BX), X12, X11
 	VPCLMULQDQ $0x10, 16(BX), X12, X10
@@ -7653,10 +7637,8 @@ ten_rounds_145:
 
 no_trailer_147:
 finish_short:
-	MOVQ       textBits+80(FP), AX
-	VMOVQ      AX, X12
-	MOVQ       adBits+72(FP), AX
-	VPINSRQ    $0x01, AX, X12, X12
+	VMOVQ      textBits+80(FP), X12
+	VPINSRQ    $0x01, adBits+72(FP), X12, X12
 	VPCLMULQDQ $0x00, 416(R8), X12, X15
 	VPXOR      X15, X9, X9
 	VPCLMULQDQ $0x10, 416(R8), X12, X15
@@ -7685,10 +7667,8 @@ finish_short:
 finish:
 	VPXOR      X11, X9, X15
 	VPXOR      X15, X10, X10
-	MOVQ       textBits+80(FP), AX
-	VMOVQ      AX, X12
-	MOVQ       adBits+72(FP), AX
-	VPINSRQ    $0x01, AX, X12, X12
+	VMOVQ      textBits+80(FP), X12
+	VPINSRQ    $0x01, adBits+72(FP), X12, X12
 	VPCLMULQDQ $0x00, 416(R8), X12, X15
 	VPXOR      X15, X9, X9
 	VPCLMULQDQ $0x10, 416(R8), X12, X15

@@ -69,7 +69,7 @@ func vaesSeal(k *Key, dst, src *byte, size, trailer, nonceLo, nonceHi, adLo, adH
 //go:noescape
 func vaesOpen(k *Key, dst, src *byte, size, trailer, nonceLo, nonceHi, adLo, adHi, adBits, textBits uint64, s *stream) (ok, last uint64)
 
-// init, fill, hash, seal and open call the kernel of the key's backend.
+// The methods below call the kernel of the key's backend.
 
 func (k *Key) init(key *byte, size uint64) {
 	switch k.backend {
@@ -104,24 +104,67 @@ func (k *Key) hash(hash, data *byte, blocks uint64) {
 	}
 }
 
-func (k *Key) seal(dst, src *byte, size, trailer uint64, n Nonce, ad AD, textBits uint64, s *stream) {
+// sealText is Seal and SealTrailer. It stands between a short record and its
+// kernel, so it calls it without another function in between, and what only
+// long texts need is elsewhere.
+func (k *Key) sealText(dst, src *byte, size int, trailer uint64, n Nonce, ad AD) {
+	total := size + int(trailer>>8)
+	k.prepare(total)
+	if total > maxCall {
+		k.sealLong(dst, src, size, trailer, n, ad)
+		return
+	}
+	bits := uint64(total) * 8
 	switch k.backend {
 	case AESNI:
-		aesniSeal(k, dst, src, size, trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, textBits, s)
+		aesniSeal(k, dst, src, uint64(size), trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, nil)
 	case VAES:
-		vaesSeal(k, dst, src, size, trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, textBits, s)
+		vaesSeal(k, dst, src, uint64(size), trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, nil)
 	default:
 		panic(noKernel)
 	}
 }
 
-func (k *Key) open(dst, src *byte, size, trailer uint64, n Nonce, ad AD, textBits uint64, s *stream) (ok bool, last byte) {
+// openText is Open and OpenTrailer, like sealText.
+func (k *Key) openText(dst, src *byte, size int, trailer uint64, n Nonce, ad AD) (ok bool, last byte) {
+	total := size + int(trailer)
+	k.prepare(total)
+	if total > maxCall {
+		return k.openLong(dst, src, size, trailer, n, ad)
+	}
+	bits := uint64(total) * 8
 	var o, l uint64
 	switch k.backend {
 	case AESNI:
-		o, l = aesniOpen(k, dst, src, size, trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, textBits, s)
+		o, l = aesniOpen(k, dst, src, uint64(size), trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, nil)
 	case VAES:
-		o, l = vaesOpen(k, dst, src, size, trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, textBits, s)
+		o, l = vaesOpen(k, dst, src, uint64(size), trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, nil)
+	default:
+		panic(noKernel)
+	}
+	return o == 1, byte(l)
+}
+
+// sealStream is one call of a seal that takes several, or several runs.
+func (k *Key) sealStream(dst, src *byte, size, trailer uint64, n Nonce, ad AD, bits uint64, s *stream) {
+	switch k.backend {
+	case AESNI:
+		aesniSeal(k, dst, src, size, trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, s)
+	case VAES:
+		vaesSeal(k, dst, src, size, trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, s)
+	default:
+		panic(noKernel)
+	}
+}
+
+// openStream is one call of an open that takes several, or several runs.
+func (k *Key) openStream(dst, src *byte, size, trailer uint64, n Nonce, ad AD, bits uint64, s *stream) (ok bool, last byte) {
+	var o, l uint64
+	switch k.backend {
+	case AESNI:
+		o, l = aesniOpen(k, dst, src, size, trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, s)
+	case VAES:
+		o, l = vaesOpen(k, dst, src, size, trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, s)
 	default:
 		panic(noKernel)
 	}

@@ -10,10 +10,16 @@ func (k *Key) fill(t *longTable) { panic(noKernel) }
 
 func (k *Key) hash(hash, data *byte, blocks uint64) { panic(noKernel) }
 
-func (k *Key) seal(dst, src *byte, size, trailer uint64, n Nonce, ad AD, textBits uint64, s *stream) {
+func (k *Key) sealText(dst, src *byte, size int, trailer uint64, n Nonce, ad AD) { panic(noKernel) }
+
+func (k *Key) openText(dst, src *byte, size int, trailer uint64, n Nonce, ad AD) (ok bool, last byte) {
 	panic(noKernel)
 }
 
-func (k *Key) open(dst, src *byte, size, trailer uint64, n Nonce, ad AD, textBits uint64, s *stream) (ok bool, last byte) {
+func (k *Key) sealStream(dst, src *byte, size, trailer uint64, n Nonce, ad AD, bits uint64, s *stream) {
+	panic(noKernel)
+}
+
+func (k *Key) openStream(dst, src *byte, size, trailer uint64, n Nonce, ad AD, bits uint64, s *stream) (ok bool, last byte) {
 	panic(noKernel)
 }

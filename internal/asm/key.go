@@ -114,11 +114,36 @@ func ADOf(ad uint64, size int) AD {
 
 // AD returns additional data of any size, under this key.
 func (k *Key) AD(data []byte) AD {
-	if len(data) <= blockSize {
-		return shortAD(data)
+	n := len(data)
+	switch {
+	case n > blockSize:
+		return k.longAD(data)
+	case n >= 8:
+		return AD{
+			Hi: binary.BigEndian.Uint64(data),
+			// A shift by 64 gives 0.
+			Lo:   binary.BigEndian.Uint64(data[n-8:]) << (8 * (16 - n)),
+			Bits: uint64(n) * 8,
+		}
+	case n >= 4:
+		// The bytes that both have are the same.
+		return AD{
+			Hi: uint64(binary.BigEndian.Uint32(data))<<32 |
+				uint64(binary.BigEndian.Uint32(data[n-4:]))<<(8*(8-n)),
+			Bits: uint64(n) * 8,
+		}
 	}
+	ad := AD{Bits: uint64(n) * 8}
+	for i, b := range data {
+		ad.Hi |= uint64(b) << (56 - 8*i)
+	}
+	return ad
+}
+
+//go:noinline
+func (k *Key) longAD(data []byte) AD {
 	before := (len(data) - 1) &^ (blockSize - 1)
-	ad := shortAD(data[before:])
+	ad := k.AD(data[before:])
 	ad.Bits = uint64(len(data)) * 8
 	var hash [blockSize]byte
 	for data = data[:before]; len(data) > 0; {
@@ -128,26 +153,6 @@ func (k *Key) AD(data []byte) AD {
 	}
 	ad.Lo ^= binary.LittleEndian.Uint64(hash[0:])
 	ad.Hi ^= binary.LittleEndian.Uint64(hash[8:])
-	return ad
-}
-
-// shortAD is AD for data of at most one block.
-func shortAD(data []byte) AD {
-	n := len(data)
-	ad := AD{Bits: uint64(n) * 8}
-	switch {
-	case n >= 8:
-		ad.Hi = binary.BigEndian.Uint64(data)
-		// A shift by 64 gives 0.
-		ad.Lo = binary.BigEndian.Uint64(data[n-8:]) << (8 * (16 - n))
-	case n >= 4:
-		ad.Hi = uint64(binary.BigEndian.Uint32(data))<<32 |
-			uint64(binary.BigEndian.Uint32(data[n-4:]))<<(8*(8-n))
-	default:
-		for i, b := range data {
-			ad.Hi |= uint64(b) << (56 - 8*i)
-		}
-	}
 	return ad
 }
 

@@ -240,13 +240,13 @@ func TestHighCounters(t *testing.T) {
 			s := stream{size: uint64(size), counter: counter, final: 1, mask: mask}
 			s.next = uint64(unsafe.Offsetof(s.list))
 			s.end = s.next
-			f.seal(address(out), address(text), uint64(size), 0, n, AD{}, 0, &s)
+			f.sealStream(address(out), address(text), uint64(size), 0, n, AD{}, 0, &s)
 			f.checkKeystream(t, out[:size], n, counter)
 
 			s = stream{size: uint64(size), counter: counter, final: 1, mask: mask}
 			s.next = uint64(unsafe.Offsetof(s.list))
 			s.end = s.next
-			if ok, _ := f.open(address(text), address(out), uint64(size), 0, n, AD{}, 0, &s); !ok {
+			if ok, _ := f.openStream(address(text), address(out), uint64(size), 0, n, AD{}, 0, &s); !ok {
 				t.Fatalf("counter %#x: the tag of a seal is refused", counter)
 			}
 			if !bytes.Equal(text, make([]byte, size)) {

@@ -92,18 +92,8 @@ func (k *Key) SealTrailer(dst, src *byte, size int, trailer byte, n Nonce, ad AD
 // sealTrailer says to a seal that there is a trailer.
 const sealTrailer = 1 << 8
 
-// sealText is Seal and SealTrailer. It stands between a short record and its
-// kernel, so everything that is not needed for that is elsewhere.
-func (k *Key) sealText(dst, src *byte, size int, trailer uint64, n Nonce, ad AD) {
-	total := size + int(trailer>>8)
-	k.prepare(total)
-	if total > maxCall {
-		k.sealLong(dst, src, size, trailer, n, ad)
-		return
-	}
-	k.seal(dst, src, uint64(size), trailer, n, ad, uint64(total)*8, nil)
-}
-
+// sealLong is sealText for a text of more than one call.
+//
 //go:noinline
 func (k *Key) sealLong(dst, src *byte, size int, trailer uint64, n Nonce, ad AD) {
 	s := sealing(k, dst, size+int(trailer>>8), n, ad)
@@ -152,16 +142,8 @@ func (k *Key) OpenTrailer(dst, src *byte, size int, n Nonce, ad AD) (ok bool, tr
 	return k.openText(dst, src, size, 1, n, ad)
 }
 
-// openText is Open and OpenTrailer; see sealText.
-func (k *Key) openText(dst, src *byte, size int, trailer uint64, n Nonce, ad AD) (ok bool, last byte) {
-	total := size + int(trailer)
-	k.prepare(total)
-	if total > maxCall {
-		return k.openLong(dst, src, size, trailer, n, ad)
-	}
-	return k.open(dst, src, uint64(size), trailer, n, ad, uint64(total)*8, nil)
-}
-
+// openLong is openText for a text of more than one call.
+//
 //go:noinline
 func (k *Key) openLong(dst, src *byte, size int, trailer uint64, n Nonce, ad AD) (ok bool, last byte) {
 	s := opening(k, src, size+int(trailer), n, ad)
@@ -338,9 +320,9 @@ func (c *calls) call(final bool) {
 	}
 	text := (*byte)(unsafe.Add(unsafe.Pointer(c.text), c.offset))
 	if c.opens {
-		c.ok, c.last = c.key.open(first.text, text, first.size, trailer, c.nonce, c.ad, uint64(c.total)*8, s)
+		c.ok, c.last = c.key.openStream(first.text, text, first.size, trailer, c.nonce, c.ad, uint64(c.total)*8, s)
 	} else {
-		c.key.seal(text, first.text, first.size, trailer, c.nonce, c.ad, uint64(c.total)*8, s)
+		c.key.sealStream(text, first.text, first.size, trailer, c.nonce, c.ad, uint64(c.total)*8, s)
 	}
 	c.offset += c.listed
 	c.runs, c.listed = 0, 0

@@ -50,9 +50,9 @@ DATA vaesPolynomial<>+16(SB)/8, $0x0000000000000001
 DATA vaesPolynomial<>+24(SB)/8, $0xc200000000000000
 GLOBL vaesPolynomial<>(SB), RODATA|NOPTR, $32
 
-DATA vaesTimesX<>+0(SB)/8, $0x0000000000000001
-DATA vaesTimesX<>+8(SB)/8, $0xc200000000000001
-GLOBL vaesTimesX<>(SB), RODATA|NOPTR, $16
+DATA vaesCarries<>+0(SB)/8, $0x0000000000000001
+DATA vaesCarries<>+8(SB)/8, $0xc200000000000001
+GLOBL vaesCarries<>(SB), RODATA|NOPTR, $16
 
 DATA vaesWindow<>+0(SB)/8, $0x8080808080808080
 DATA vaesWindow<>+8(SB)/8, $0x8080808080808080
@@ -528,7 +528,7 @@ powers:
 	VPSHUFB     vaesReversal<>+0(SB), X2, X0
 	VPSHUFD     $0xd3, X0, X3
 	VPSRAD      $0x1f, X3, X3
-	VPAND       vaesTimesX<>+0(SB), X3, X3
+	VPAND       vaesCarries<>+0(SB), X3, X3
 	VPADDQ      X0, X0, X4
 	VPXOR       X3, X4, X0
 	VPSHUFD     $0x4e, X0, X9
@@ -882,10 +882,8 @@ TEXT ·vaesSeal(SB), NOSPLIT, $64-96
 	MOVQ    dst+8(FP), DI
 	MOVQ    src+16(FP), SI
 	MOVQ    size+24(FP), DX
-	MOVQ    nonceLo+40(FP), AX
-	VMOVQ   AX, X8
-	MOVQ    nonceHi+48(FP), AX
-	VPINSRQ $0x01, AX, X8, X8
+	VMOVQ   nonceLo+40(FP), X8
+	VPINSRQ $0x01, nonceHi+48(FP), X8, X8
 	VPXOR   (R8), X8, X8
 	VMOVDQU X8, (SP)
 	MOVQ    s+88(FP), AX
@@ -909,10 +907,8 @@ first_batch:
 	CMPQ           R10, $0x00000041
 	CMOVQHI        CX, AX
 	SUBQ           AX, BX
-	MOVQ           adLo+56(FP), AX
-	VMOVQ          AX, X12
-	MOVQ           adHi+64(FP), AX
-	VPINSRQ        $0x01, AX, X12, X12
+	VMOVQ          adLo+56(FP), X12
+	VPINSRQ        $0x01, adHi+64(FP), X12, X12
 	VPSHUFD        $0x4e, X12, X14
 	VPXOR          X12, X14, X14
 	VPCLMULQDQ     $0x00, 16(BX), X12, X9
@@ -3830,10 +3826,8 @@ short:
 	LEAQ       63(R12), AX
 	ANDQ       $-16, AX
 	SUBQ       AX, BX
-	MOVQ       adLo+56(FP), AX
-	VMOVQ      AX, X12
-	MOVQ       adHi+64(FP), AX
-	VPINSRQ    $0x01, AX, X12, X12
+	VMOVQ      adLo+56(FP), X12
+	VPINSRQ    $0x01, adHi+64(FP), X12, X12
 	VPCLMULQDQ $0x00, 16(BX), X12, X9
 	VPCLMULQDQ $0x11, 16(BX), X12, X11
 	VPCLMULQDQ $0x10, 16(BX), X12, X10
@@ -5090,10 +5084,8 @@ finish_short:
 	VPXOR        X15, X10, X10
 	VEXTRACTI128 $0x01, Y11, X15
 	VPXOR        X15, X11, X11
-	MOVQ         textBits+80(FP), AX
-	VMOVQ        AX, X12
-	MOVQ         adBits+72(FP), AX
-	VPINSRQ      $0x01, AX, X12, X12
+	VMOVQ        textBits+80(FP), X12
+	VPINSRQ      $0x01, adBits+72(FP), X12, X12
 	VPCLMULQDQ   $0x00, 416(R8), X12, X15
 	VPXOR        X15, X9, X9
 	VPCLMULQDQ   $0x10, 416(R8), X12, X15
@@ -5126,10 +5118,8 @@ finish:
 	VPXOR        X15, X10, X10
 	VEXTRACTI128 $0x01, Y11, X15
 	VPXOR        X15, X11, X11
-	MOVQ         textBits+80(FP), AX
-	VMOVQ        AX, X12
-	MOVQ         adBits+72(FP), AX
-	VPINSRQ      $0x01, AX, X12, X12
+	VMOVQ        textBits+80(FP), X12
+	VPINSRQ      $0x01, adBits+72(FP), X12, X12
 	VPCLMULQDQ   $0x00, 416(R8), X12, X15
 	VPXOR        X15, X9, X9
 	VPCLMULQDQ   $0x10, 416(R8), X12, X15
@@ -5159,10 +5149,8 @@ TEXT ·vaesOpen(SB), NOSPLIT, $64-112
 	MOVQ    dst+8(FP), DI
 	MOVQ    src+16(FP), SI
 	MOVQ    size+24(FP), DX
-	MOVQ    nonceLo+40(FP), AX
-	VMOVQ   AX, X8
-	MOVQ    nonceHi+48(FP), AX
-	VPINSRQ $0x01, AX, X8, X8
+	VMOVQ   nonceLo+40(FP), X8
+	VPINSRQ $0x01, nonceHi+48(FP), X8, X8
 	VPXOR   (R8), X8, X8
 	VMOVDQU X8, (SP)
 	XORL    AX, AX
@@ -5188,10 +5176,8 @@ first_batch:
 	CMPQ           R10, $0x00000041
 	CMOVQHI        CX, AX
 	SUBQ           AX, BX
-	MOVQ           adLo+56(FP), AX
-	VMOVQ          AX, X12
-	MOVQ           adHi+64(FP), AX
-	VPINSRQ        $0x01, AX, X12, X12
+	VMOVQ          adLo+56(FP), X12
+	VPINSRQ        $0x01, adHi+64(FP), X12, X12
 	VPSHUFD        $0x4e, X12, X14
 	VPXOR          X12, X14, X14
 	VPCLMULQDQ     $0x00, 16(BX), X12, X9
@@ -7272,10 +7258,8 @@ short:
 	LEAQ       63(R12), AX
 	ANDQ       $-16, AX
 	SUBQ       AX, BX
-	MOVQ       adLo+56(FP), AX
-	VMOVQ      AX, X12
-	MOVQ       adHi+64(FP), AX
-	VPINSRQ    $0x01, AX, X12, X12
+	VMOVQ      adLo+56(FP), X12
+	VPINSRQ    $0x01, adHi+64(FP), X12, X12
 	VPCLMULQDQ $0x00, 16(BX), X12, X9
 	VPCLMULQDQ $0x11, 16(BX), X12, X11
 	VPCLMULQDQ $0x10, 16(BX), X12, X10
@@ -8661,10 +8645,8 @@ finish_short:
 	VPXOR        X15, X10, X10
 	VEXTRACTI128 $0x01, Y11, X15
 	VPXOR        X15, X11, X11
-	MOVQ         textBits+80(FP), AX
-	VMOVQ        AX, X12
-	MOVQ         adBits+72(FP), AX
-	VPINSRQ      $0x01, AX, X12, X12
+	VMOVQ        textBits+80(FP), X12
+	VPINSRQ      $0x01, adBits+72(FP), X12, X12
 	VPCLMULQDQ   $0x00, 416(R8), X12, X15
 	VPXOR        X15, X9, X9
 	VPCLMULQDQ   $0x10, 416(R8), X12, X15
@@ -8700,10 +8682,8 @@ finish:
 	VPXOR        X15, X10, X10
 	VEXTRACTI128 $0x01, Y11, X15
 	VPXOR        X15, X11, X11
-	MOVQ         textBits+80(FP), AX
-	VMOVQ        AX, X12
-	MOVQ         adBits+72(FP), AX
-	VPINSRQ      $0x01, AX, X12, X12
+	VMOVQ        textBits+80(FP), X12
+	VPINSRQ      $0x01, adBits+72(FP), X12, X12
 	VPCLMULQDQ   $0x00, 416(R8), X12, X15
 	VPXOR        X15, X9, X9
 	VPCLMULQDQ   $0x10, 416(R8), X12, X15

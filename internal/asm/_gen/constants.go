@@ -15,14 +15,14 @@ var (
 	// otherwise empty counter block: big endian, in the last four bytes.
 	index operand.Mem
 
-	// polynomial is x¹²⁸ + x¹²⁷ + x¹²⁶ + x¹²¹ + 1 without its highest term: the
-	// field's polynomial, reflected. Its high half is what a reduction
+	// polynomial is x⁻¹, 1 + x + x⁶ + x¹²⁷. Its high half is what a reduction
 	// multiplies with. In every lane.
 	polynomial operand.Mem
 
-	// timesX has the terms that doubling an element of the field can bring in,
-	// by 32-bit word: a carry into the high half, and the polynomial.
-	timesX operand.Mem
+	// carries is what shifting an element to the left by one bit can bring in:
+	// polynomial, and, in 32-bit word 2, the bit that goes from the low half to
+	// the high half.
+	carries operand.Mem
 
 	// window is a shuffle. Read at 16+n it moves a block's bytes n places down
 	// and fills up with zeros, read at 16-n it moves them up.
@@ -65,7 +65,7 @@ func (d design) constants() {
 	polynomial = bytesOf("Polynomial", 32, func(i int) byte {
 		return map[int]byte{0: 1, 15: 0xc2}[i%16]
 	})
-	timesX = bytesOf("TimesX", 16, func(i int) byte {
+	carries = bytesOf("Carries", 16, func(i int) byte {
 		return map[int]byte{0: 1, 8: 1, 15: 0xc2}[i]
 	})
 	window = bytesOf("Window", 48, func(i int) byte {

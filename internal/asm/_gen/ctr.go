@@ -53,10 +53,7 @@ func (p plan) addIndex(base vec, from, n int) {
 // little endian.
 func (p plan) loadNonce(lo, hi operand.Mem) {
 	x := low(p.roundKey)
-	MOVQ(lo, p.t0)
-	VMOVQ(p.t0, x)
-	MOVQ(hi, p.t0)
-	VPINSRQ(operand.U8(1), p.t0, x, x)
+	loadHalves(lo, hi, x)
 	add(x, at(p.key, keyStart), x)
 	move(x, p.frame.nonce)
 }

@@ -15,8 +15,8 @@ func run(steps []step) {
 	}
 }
 
-// product is a sum of 255-bit products that are not reduced: hi·x¹²⁸ +
-// mid·x⁶⁴ + lo. For factors a = aH·x⁶⁴ + aL and b alike that is
+// product is a sum of 255-bit products that are not reduced: the number
+// hi·2¹²⁸ + mid·2⁶⁴ + lo. For factors a = aH·2⁶⁴ + aL and b alike that is
 //
 //	lo = aL·bL
 //	mid = aL·bH + aH·bL
@@ -184,9 +184,8 @@ func (p plan) addLanes() {
 	}
 }
 
-// reduce returns the register with the lowest lane's sum modulo the field's
-// polynomial, times x⁻¹²⁸. The middle must be the plain one. It destroys the
-// sum.
+// reduce returns the register with the lowest lane's sum as an element of the
+// field. The middle must be the plain one. It destroys the sum.
 func (p plan) reduce() vec {
 	return p.sum.low().reduce(low(p.halves), low(p.term))
 }
@@ -194,16 +193,13 @@ func (p plan) reduce() vec {
 // low is the lowest lane of the sum.
 func (sum product) low() product { return product{low(sum.lo), low(sum.mid), low(sum.hi)} }
 
-// reduce reduces every lane of sum modulo the field's polynomial, times x⁻¹²⁸,
-// and returns the register with the result. The middle must be the plain one.
-// It destroys sum, s and t.
+// reduce makes of every lane of sum an element of the field and returns the
+// register with it. The middle must be the plain one. It destroys sum, s and t.
 //
-// It takes 64 bits off the low end twice: adding lo·(polynomial) clears the
-// low half of lo, because the polynomial ends in 1, and what remains is
-// divisible by x⁶⁴. The polynomial's other terms are in the high half.
+// It clears 64 bits at the low end twice; see doc.go.
 func (sum product) reduce(s, t vec) vec {
 	for _, r := range []struct{ from, to vec }{{sum.lo, sum.mid}, {sum.mid, sum.hi}} {
-		// to = to + from/x⁶⁴, where from was made divisible
+		// to = to + (from, halves swapped) + (low half of from)·0xc2…00
 		clmul(lowHigh, r.from, polynomial, t)
 		VPSHUFD(swapHalves, r.from, s)
 		add(r.to, s, r.to)
@@ -263,10 +259,7 @@ func (p plan) startGroup() {
 // added up already and whose middle is the plain one. textBits and adBits are the two lengths, in bits.
 func (p plan) addLengths(textBits, adBits operand.Mem) {
 	x := low(p.x0)
-	MOVQ(textBits, p.t0)
-	VMOVQ(p.t0, x)
-	MOVQ(adBits, p.t0)
-	VPINSRQ(operand.U8(1), p.t0, x, x)
+	loadHalves(textBits, adBits, x)
 	run(p.lowLane().mulPlain(x, at(p.key, keyShortEnd-blockSize)))
 }
 

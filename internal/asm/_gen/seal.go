@@ -42,10 +42,7 @@ func (p *plan) enter() {
 // loadAD returns the block of additional data, which is slot 1.
 func (p plan) loadAD() vec {
 	x := low(p.x0)
-	MOVQ(arg("adLo"), p.t0)
-	VMOVQ(p.t0, x)
-	MOVQ(arg("adHi"), p.t0)
-	VPINSRQ(operand.U8(1), p.t0, x, x)
+	loadHalves(arg("adLo"), arg("adHi"), x)
 	return x
 }
 

@@ -21,7 +21,7 @@ type setupPlan struct {
 	t, u      vec // scratch
 
 	// Powers of H.
-	h            [8]vec // the lowest powers
+	h            [8]vec // the lowest powers, times x⁻¹
 	factor       vec    // a power, in every lane, that others are multiplied with
 	factorHalves vec    // the sum of its halves, in the low half of every lane
 	sum          product
@@ -181,16 +181,16 @@ func (p setupPlan) expand192() {
 	}
 }
 
-// hashKey sets p.h[0] to H·x, which the tables have as H; see doc.go.
+// hashKey sets p.h[0] to H·x⁻¹, the lowest entry of the tables.
 func (p setupPlan) hashKey() {
 	h, t, u := low(p.h[0]), p.t, p.u
 	VPSHUFB(reversal, p.zeroBlock, h)
-	// Words of t: all ones where the word one to the left, by rotation, of the
-	// sum below has a carry into it. The third comes from the highest bit of the
-	// low half; the first and last from that of the high half.
+	// t = carries, by 32-bit words: 0 and 3 for the highest bit of H, 2 for the
+	// highest bit of its low half, 1 has none
 	VPSHUFD(operand.U8(0xd3), h, t)
 	VPSRAD(operand.U8(31), t, t)
-	VPAND(timesX, t, t)
+	VPAND(carries, t, t)
+	// h = both halves of H << 1, + carries
 	VPADDQ(h, h, u)
 	add(u, t, h)
 }

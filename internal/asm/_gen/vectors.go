@@ -40,6 +40,13 @@ func (d design) everyLane(m operand.Mem, r vec) {
 // highBlock sets to, 16 bytes, to the high block of a 32-byte vector.
 func highBlock(r, to vec) { VEXTRACTI128(operand.U8(1), r, to) }
 
+// loadHalves loads a block from two arguments of 8 bytes each. They were just
+// written, and a load that is wider than its store would wait for the cache.
+func loadHalves(lo, hi operand.Mem, x vec) {
+	VMOVQ(lo, x)
+	VPINSRQ(operand.U8(1), hi, x, x)
+}
+
 // add sets sum to a + b in the field, which is their XOR.
 func add(a, b, sum operand.Op) { VPXOR(b, a, sum) }
 

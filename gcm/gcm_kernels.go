@@ -1,0 +1,81 @@
+package gcm
+
+import (
+	"unsafe"
+
+	"example.com/splitseal/internal/asm"
+)
+
+// The functions below take arguments that were checked to the kernels, of a
+// key that has some. They build everywhere; gcm_asm.go says where they run.
+
+func nonceOf(nonce []byte) asm.Nonce { return asm.NonceOf((*[NonceSize]byte)(nonce)) }
+
+// sealTrailer seals payload and one byte more.
+func sealTrailer(k *asm.Key, out, payload []byte, trailer byte, n asm.Nonce, ad asm.AD) {
+	k.SealTrailer(unsafe.SliceData(out), unsafe.SliceData(payload), len(payload), trailer, n, ad)
+}
+
+// sealWhole seals text that is in one place.
+func sealWhole(k *asm.Key, out, text []byte, n asm.Nonce, ad asm.AD) {
+	k.Seal(unsafe.SliceData(out), unsafe.SliceData(text), len(text), n, ad)
+}
+
+// openWhole opens ciphertext to one place.
+func openWhole(k *asm.Key, out, ciphertext []byte, n asm.Nonce, ad asm.AD) bool {
+	return k.Open(unsafe.SliceData(out), unsafe.SliceData(ciphertext), len(out), n, ad)
+}
+
+// sealSplit seals prefix and the text that is in place behind it.
+func sealSplit(k *asm.Key, out, prefix []byte, n asm.Nonce, ad asm.AD) {
+	size := len(out) - TagSize
+	dst, src := unsafe.SliceData(out), unsafe.SliceData(prefix)
+	switch rest := size - len(prefix); {
+	case rest == 0:
+		k.Seal(dst, src, size, n, ad)
+	case len(prefix) == 0 || src == dst:
+		k.Seal(dst, dst, size, n, ad)
+	case rest == 1:
+		// A record's content type: as a value it costs no seam.
+		k.SealTrailer(dst, src, len(prefix), out[len(prefix)], n, ad)
+	default:
+		pieces := [2][]byte{prefix, out[len(prefix):size]}
+		k.SealPieces(dst, size, pieces[:], n, ad)
+	}
+}
+
+func sealPieces(k *asm.Key, out []byte, pieces [][]byte, n asm.Nonce, ad asm.AD) {
+	if len(pieces) == 1 {
+		sealSplit(k, out, pieces[0], n, ad)
+		return
+	}
+	k.SealPieces(unsafe.SliceData(out), len(out)-TagSize, pieces, n, ad)
+}
+
+// openSplit opens buf to prefix and, behind that, in place.
+func openSplit(k *asm.Key, prefix, buf []byte, n asm.Nonce, ad asm.AD) bool {
+	size := len(buf) - TagSize
+	dst, src := unsafe.SliceData(prefix), unsafe.SliceData(buf)
+	switch rest := size - len(prefix); {
+	case rest == 0:
+		return k.Open(dst, src, size, n, ad)
+	case len(prefix) == 0 || src == dst:
+		return k.Open(src, src, size, n, ad)
+	case rest == 1:
+		ok, trailer := k.OpenTrailer(dst, src, len(prefix), n, ad)
+		if ok {
+			buf[len(prefix)] = trailer
+		}
+		return ok
+	default:
+		pieces := [2][]byte{prefix, buf[len(prefix):size]}
+		return k.OpenPieces(pieces[:], src, size, n, ad)
+	}
+}
+
+func openPieces(k *asm.Key, pieces [][]byte, buf []byte, n asm.Nonce, ad asm.AD) bool {
+	if len(pieces) == 1 {
+		return openSplit(k, pieces[0], buf, n, ad)
+	}
+	return k.OpenPieces(pieces, unsafe.SliceData(buf), len(buf)-TagSize, n, ad)
+}
