@@ -198,7 +198,7 @@ func TestFloodWithoutReader(t *testing.T) {
 			peer := appSealer(t, aead.AES128GCM(), "server", SealerConfig{})
 			records := 1_000_000
 			if name == "KeyUpdates" {
-				records = 20_000 // each derives keys, on the peer's side
+				records = 5000 // each derives keys, on the peer's side
 			}
 			var before, after runtime.MemStats
 			buf := make([]byte, 0, 1<<16)
