@@ -28,7 +28,7 @@ func gnutlsConnect(t *testing.T, role string, suite *aead.Suite, padding func(in
 	var p *process
 	if role == asServer {
 		ln := listen(t)
-		args = append(args, "--x509cafile", f.cert, "--port", ln.port(), "--logfile", "/dev/stderr", "localhost")
+		args = append(args, "--x509cafile", f.ca, "--port", ln.port(), "--logfile", "/dev/stderr", "localhost")
 		p = run(t, nil, tool(t, "gnutls", "gnutls-cli"), args...)
 		side = ln.serve(nil, padding)
 	} else {
@@ -133,7 +133,7 @@ func TestLibgnutls(t *testing.T) {
 				r := newRow(t, "libgnutls", version, role, short(suite))
 				connect := func(maxSize string) *ourSide {
 					args := func(peer, port string) []string {
-						return []string{script(t, "gnutls_peer.py"), peer, port, f.cert, f.key,
+						return []string{script(t, "gnutls_peer.py"), peer, port, f.ca, f.cert, f.key,
 							"NONE:+VERS-TLS1.3:+AEAD:+GROUP-ALL:+SIGN-ALL:+" + gnutlsCiphers[short(suite)], "300", maxSize}
 					}
 					var side *ourSide

@@ -34,12 +34,12 @@ import (
 // waitLimit bounds every wait.
 const waitLimit = 30 * time.Second
 
-// files are the certificate and key that every server uses, and that every
-// client trusts, as the peers want them.
+// files are the credentials: a certificate authority, which every client trusts,
+// and the certificate and key that every server uses.
 type files struct {
-	dir, cert, key string
-	pool           *x509.CertPool
-	pair           tls.Certificate
+	dir, ca, cert, key string
+	pool               *x509.CertPool
+	pair               tls.Certificate
 }
 
 var credentials = sync.OnceValues(func() (*files, error) {
@@ -47,23 +47,38 @@ var credentials = sync.OnceValues(func() (*files, error) {
 	if err != nil {
 		return nil, err
 	}
+	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	ca := &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		Subject:               pkix.Name{CommonName: "test authority"},
+		NotBefore:             time.Now().Add(-time.Hour),
+		NotAfter:              time.Now().Add(24 * time.Hour),
+		KeyUsage:              x509.KeyUsageCertSign,
+		BasicConstraintsValid: true,
+		IsCA:                  true,
+	}
+	caDER, err := x509.CreateCertificate(rand.Reader, ca, ca, &caKey.PublicKey, caKey)
+	if err != nil {
+		return nil, err
+	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
 	}
-	template := &x509.Certificate{
-		SerialNumber:          big.NewInt(1),
-		Subject:               pkix.Name{CommonName: "localhost"},
-		NotBefore:             time.Now().Add(-time.Hour),
-		NotAfter:              time.Now().Add(24 * time.Hour),
-		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		BasicConstraintsValid: true,
-		IsCA:                  true,
-		DNSNames:              []string{"localhost"},
-		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1)},
+	leaf := &x509.Certificate{
+		SerialNumber: big.NewInt(2),
+		Subject:      pkix.Name{CommonName: "localhost"},
+		NotBefore:    ca.NotBefore,
+		NotAfter:     ca.NotAfter,
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		DNSNames:     []string{"localhost"},
+		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	der, err := x509.CreateCertificate(rand.Reader, leaf, ca, &key.PublicKey, caKey)
 	if err != nil {
 		return nil, err
 	}
@@ -71,14 +86,16 @@ var credentials = sync.OnceValues(func() (*files, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &files{dir: dir, cert: filepath.Join(dir, "cert.pem"), key: filepath.Join(dir, "key.pem"), pool: x509.NewCertPool()}
+	f := &files{dir: dir, pool: x509.NewCertPool()}
+	f.ca, f.cert, f.key = filepath.Join(dir, "ca.pem"), filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	caPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: caDER})
 	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
-	f.pool.AppendCertsFromPEM(certPEM)
+	f.pool.AppendCertsFromPEM(caPEM)
 	if f.pair, err = tls.X509KeyPair(certPEM, keyPEM); err != nil {
 		return nil, err
 	}
-	return f, errors.Join(os.WriteFile(f.cert, certPEM, 0o600), os.WriteFile(f.key, keyPEM, 0o600))
+	return f, errors.Join(os.WriteFile(f.ca, caPEM, 0o600), os.WriteFile(f.cert, certPEM, 0o600), os.WriteFile(f.key, keyPEM, 0o600))
 })
 
 func creds(t testing.TB) *files {
@@ -127,33 +144,68 @@ func (b *lockedBuffer) String() string {
 // run starts a program. It is killed when the test ends, or after waitLimit.
 func run(t testing.TB, env []string, name string, args ...string) *process {
 	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return runInput(t, env, r, w, name, args...)
+}
+
+// runOnSocket is run with a socket for standard input. NSS's tstclnt polls a pipe
+// that was closed for ever.
+func runOnSocket(t testing.TB, env []string, name string, args ...string) *process {
+	t.Helper()
+	ln, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	w, err := net.Dial("unix", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	r, err := c.(*net.UnixConn).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return runInput(t, env, r, w, name, args...)
+}
+
+// runInput is run with r, which it closes, as standard input. What is written to
+// stdin arrives there.
+func runInput(t testing.TB, env []string, r *os.File, stdin io.WriteCloser, name string, args ...string) *process {
+	t.Helper()
+	defer r.Close()
 	p := &process{t: t, cmd: exec.CommandContext(testContext(t), name, args...), done: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Dir = t.TempDir()
 	p.cmd.Stderr = &p.stderr
 	p.cmd.WaitDelay = time.Second
-	stdin, err := p.cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
 	// Not StdoutPipe, which Wait closes under the reader.
-	r, w, err := os.Pipe()
+	out, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.stdin, p.stdout, p.cmd.Stdout = stdin, r, w
+	p.stdin, p.stdout = stdin, out
+	p.cmd.Stdin, p.cmd.Stdout = r, w
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	w.Close()
-	r.SetDeadline(time.Now().Add(waitLimit))
+	out.SetDeadline(time.Now().Add(waitLimit))
 	go func() {
 		p.err = p.cmd.Wait()
 		close(p.done)
 	}()
 	t.Cleanup(func() {
 		p.kill()
-		r.Close()
+		out.Close()
+		stdin.Close()
 		if t.Failed() {
 			t.Logf("%s %s\nstderr: %.4000s", name, strings.Join(args, " "), p.stderr.String())
 		}

@@ -47,25 +47,27 @@ var featureNames = [featureCount]string{
 // if the test that owns the row does not fail.
 type row struct {
 	peer, version, role, suite string
-	passed                     [featureCount]bool
+	passed                     [featureCount]string
 }
 
 func (r *row) did(features ...feature) {
 	for _, f := range features {
-		r.passed[f] = true
+		r.passed[f] = "passed"
 	}
 }
+
+// partly is did for a feature that the peer's program has in part.
+func (r *row) partly(f feature, what string) { r.passed[f] = "passed: " + what }
 
 func (r *row) key() string { return r.peer + " | " + r.role + " | " + r.suite }
 
 func (r *row) cells() string {
 	var b strings.Builder
 	for _, p := range r.passed {
-		if p {
-			b.WriteString(" passed |")
-		} else {
-			b.WriteString(" |")
+		if p != "" {
+			b.WriteString(" " + p)
 		}
+		b.WriteString(" |")
 	}
 	return b.String()
 }
@@ -106,7 +108,9 @@ func (m *results) add(r *row) {
 	defer m.mu.Unlock()
 	if old := m.rows[r.key()]; old != nil {
 		for f, p := range old.passed {
-			r.passed[f] = r.passed[f] || p
+			if r.passed[f] == "" {
+				r.passed[f] = p
+			}
 		}
 	}
 	m.rows[r.key()] = r

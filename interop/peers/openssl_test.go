@@ -24,7 +24,7 @@ func opensslConnect(t *testing.T, role string, suite *aead.Suite, padding func(i
 	var p *process
 	if role == asServer {
 		ln := listen(t)
-		args = append([]string{"s_client", "-connect", ln.Addr().String(), "-CAfile", f.cert, "-verify_return_error", "-servername", "localhost"}, args...)
+		args = append([]string{"s_client", "-connect", ln.Addr().String(), "-CAfile", f.ca, "-verify_return_error", "-servername", "localhost"}, args...)
 		p = run(t, nil, program, args...)
 		side = ln.serve(nil, padding)
 	} else {

@@ -48,11 +48,11 @@ func TestPython(t *testing.T) {
 					var p *process
 					if role == asServer {
 						ln := listen(t)
-						p = run(t, env, python, script(t, "peer.py"), "client", ln.port(), f.cert, f.key, mode)
+						p = run(t, env, python, script(t, "peer.py"), "client", ln.port(), f.ca, f.cert, f.key, mode)
 						side = ln.serve(nil, randomPadding)
 					} else {
 						port := freePort(t)
-						p = run(t, env, python, script(t, "peer.py"), "server", port, f.cert, f.key, mode)
+						p = run(t, env, python, script(t, "peer.py"), "server", port, f.ca, f.cert, f.key, mode)
 						side = dial(t, p, port, nil, randomPadding)
 					}
 					wantSuite(t, side, suite)
@@ -107,11 +107,11 @@ func TestNode(t *testing.T) {
 					var p *process
 					if role == asServer {
 						ln := listen(t)
-						p = run(t, nil, node, script(t, "peer.js"), "client", ln.port(), f.cert, f.key, suite.Name(), fragment, mode)
+						p = run(t, nil, node, script(t, "peer.js"), "client", ln.port(), f.ca, f.cert, f.key, suite.Name(), fragment, mode)
 						side = ln.serve(nil, randomPadding)
 					} else {
 						port := freePort(t)
-						p = run(t, nil, node, script(t, "peer.js"), "server", port, f.cert, f.key, suite.Name(), fragment, mode)
+						p = run(t, nil, node, script(t, "peer.js"), "server", port, f.ca, f.cert, f.key, suite.Name(), fragment, mode)
 						side = dial(t, p, port, nil, randomPadding)
 					}
 					wantSuite(t, side, suite)
@@ -140,13 +140,13 @@ func TestNode(t *testing.T) {
 	}
 }
 
-// javaStore is the credentials as a PKCS #12 file. OpenSSL makes it.
+// pkcs12 returns the credentials as a PKCS #12 file, which OpenSSL makes.
 func pkcs12(t testing.TB, word string) string {
 	t.Helper()
 	f := creds(t)
 	store := filepath.Join(t.TempDir(), "store.p12")
 	program := tool(t, word, "openssl")
-	output(t, program, "pkcs12", "-export", "-in", f.cert, "-inkey", f.key, "-out", store, "-passout", "pass:password", "-name", "peer")
+	output(t, program, "pkcs12", "-export", "-in", f.cert, "-inkey", f.key, "-certfile", f.ca, "-out", store, "-passout", "pass:password", "-name", "peer")
 	return store
 }
 

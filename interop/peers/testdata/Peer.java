@@ -27,7 +27,7 @@ public class Peer {
     keys.init(store, password);
     KeyStore trust = KeyStore.getInstance("PKCS12");
     trust.load(null, null);
-    trust.setCertificateEntry("peer", store.getCertificate(store.aliases().nextElement()));
+    trust.setCertificateEntry("authority", store.getCertificateChain("peer")[1]);
     TrustManagerFactory trusted = TrustManagerFactory.getInstance("PKIX");
     trusted.init(trust);
 

@@ -1,14 +1,14 @@
 """Echoes over libgnutls, with padded records and small fragments, which the
 programs of GnuTLS cannot be made to send.
 
-usage: gnutls_peer.py client|server PORT CERT KEY PRIORITY PADDING MAXSIZE
+usage: gnutls_peer.py client|server PORT CA CERT KEY PRIORITY PADDING MAXSIZE
 """
 import ctypes
 import ctypes.util
 import socket
 import sys
 
-role, port, cert, key, priority, padding, max_size = sys.argv[1:]
+role, port, ca, cert, key, priority, padding, max_size = sys.argv[1:]
 padding, max_size = int(padding), int(max_size)
 lib = ctypes.CDLL(ctypes.util.find_library("gnutls") or "libgnutls.so.30")
 lib.gnutls_check_version.restype = ctypes.c_char_p
@@ -35,7 +35,7 @@ check(lib.gnutls_init(ctypes.byref(session), 1 if role == "server" else 2))
 if role == "server":
     check(lib.gnutls_certificate_set_x509_key_file(cred, cert.encode(), key.encode(), 1))
 else:
-    check(lib.gnutls_certificate_set_x509_trust_file(cred, cert.encode(), 1))
+    check(lib.gnutls_certificate_set_x509_trust_file(cred, ca.encode(), 1))
     check(lib.gnutls_server_name_set(session, 1, b"localhost", ctypes.c_size_t(9)))
     lib.gnutls_session_set_verify_cert(session, b"localhost", 0)
 check(lib.gnutls_priority_set_direct(session, priority.encode(), None))

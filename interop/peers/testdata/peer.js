@@ -1,11 +1,11 @@
 // Echoes over Node's tls, or closes first when something has come.
 //
-// usage: node peer.js client|server PORT CERT KEY SUITE FRAGMENT echo|close
+// usage: node peer.js client|server PORT CA CERT KEY SUITE FRAGMENT echo|close
 'use strict';
 const fs = require('fs');
 const tls = require('tls');
 
-const [role, port, cert, key, suite, fragment, mode] = process.argv.slice(2);
+const [role, port, ca, cert, key, suite, fragment, mode] = process.argv.slice(2);
 
 function serve(socket) {
   if (fragment !== '0') socket.setMaxSendFragment(Number(fragment));
@@ -24,6 +24,6 @@ if (role === 'server') {
   Object.assign(options, { cert: fs.readFileSync(cert), key: fs.readFileSync(key) });
   tls.createServer(options, serve).listen(Number(port), '127.0.0.1');
 } else {
-  Object.assign(options, { ca: fs.readFileSync(cert), host: '127.0.0.1', port: Number(port), servername: 'localhost' });
+  Object.assign(options, { ca: fs.readFileSync(ca), host: '127.0.0.1', port: Number(port), servername: 'localhost' });
   const socket = tls.connect(options, () => serve(socket));
 }

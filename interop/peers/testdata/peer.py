@@ -1,17 +1,17 @@
 """Echoes over Python's ssl, or closes first.
 
-usage: peer.py client|server PORT CERT KEY echo|close
+usage: peer.py client|server PORT CA CERT KEY echo|close
 """
 import socket
 import ssl
 import sys
 
-role, port, cert, key, mode = sys.argv[1:]
+role, port, ca, cert, key, mode = sys.argv[1:]
 if role == "server":
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
 else:
-    context = ssl.create_default_context(cafile=cert)
+    context = ssl.create_default_context(cafile=ca)
 context.minimum_version = ssl.TLSVersion.TLSv1_3
 if role == "server":
     listener = socket.create_server(("127.0.0.1", int(port)))
