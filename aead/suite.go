@@ -78,8 +78,9 @@ func NewSuite(p SuiteParams) *Suite {
 	return &Suite{p: p}
 }
 
-// maxTagSize is the most that an AEAD may add. RFC 9846, Section 5.2: "the
-// maximum AEAD expansion of 255 octets".
+// maxTagSize is the most that an AEAD may add. RFC 9846, Section 5.2: "An AEAD
+// algorithm used in TLS 1.3 MUST NOT produce an expansion greater than 255
+// octets."
 const maxTagSize = 255
 
 var (
@@ -187,6 +188,8 @@ func (s *Suite) New(key []byte) (Gatherer, error) {
 	if err != nil {
 		return nil, err
 	}
+	// "An AEAD algorithm where N_MAX is less than 8 bytes MUST NOT be used with
+	// TLS." (RFC 9846, Section 5.3). Those of TLS 1.3 have 12.
 	if a.NonceSize() != IVSize || a.Overhead() != s.p.TagSize {
 		panic("aead: AEAD does not have the sizes of its suite " + s.p.Name)
 	}

@@ -104,6 +104,10 @@ func params() aead.SuiteParams {
 	}
 }
 
+// TestNewSuite refuses what no suite of TLS 1.3 is.
+//
+// "An AEAD algorithm used in TLS 1.3 MUST NOT produce an expansion greater than 255
+// octets." (RFC 9846, Section 5.2)
 func TestNewSuite(t *testing.T) {
 	if s := aead.NewSuite(params()); s.ID() != 0xff01 || s.Name() != "TEST" || s.RecordLimit() != 1 {
 		t.Errorf("got %v", s)
@@ -131,6 +135,9 @@ func TestNewSuite(t *testing.T) {
 }
 
 // TestSuiteWithOtherSizes constructs AEADs that are not what their suite says.
+//
+// "An AEAD algorithm where N_MAX is less than 8 bytes MUST NOT be used with TLS."
+// (RFC 9846, Section 5.3)
 func TestSuiteWithOtherSizes(t *testing.T) {
 	p := params()
 	p.TagSize = 15
@@ -138,6 +145,8 @@ func TestSuiteWithOtherSizes(t *testing.T) {
 	p = params()
 	p.New = func(key []byte) (cipher.AEAD, error) { return gcm.NewWithNonceSize(key, 13) }
 	mustPanic(t, "aead: ", "other nonce size", func() { aead.NewSuite(p).New(make([]byte, 16)) })
+	p.New = func(key []byte) (cipher.AEAD, error) { return gcm.NewWithNonceSize(key, 7) }
+	mustPanic(t, "aead: ", "short nonce", func() { aead.NewSuite(p).New(make([]byte, 16)) })
 	mustPanic(t, "aead: ", "other nonce size", func() {
 		aead.NewProtector(aead.NewSuite(p), aead.TrafficKeys{Key: make([]byte, 16), IV: make([]byte, 12)})
 	})

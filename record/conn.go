@@ -592,6 +592,13 @@ func (r *connReader) handleAlert(a Alert) {
 }
 
 // handleFailure ends the other direction too.
+//
+// "Upon transmission or receipt of a fatal alert message, both parties MUST
+// immediately close the connection." "Whenever an implementation encounters a
+// fatal error condition, it SHOULD send an appropriate fatal alert and MUST close
+// the connection without sending or receiving any additional data." (RFC 9846,
+// Section 6.2). The transport stays open until the caller's Close: closed here,
+// with data of the peer unread, it could lose the alert.
 func (r *connReader) handleFailure(err error) {
 	c := (*Conn)(r)
 	f := &failure{err: err, send: true}

@@ -139,7 +139,9 @@ var (
 // concern only the local side have none: what to tell the peer about them, if
 // anything, is the caller's choice.
 //
-// See RFC 9846, Section 6.2.
+// "The phrases "terminate the connection with an X alert" and "abort the
+// handshake with an X alert" mean that the implementation MUST send alert X if it
+// sends any alert." (RFC 9846, Section 6.2)
 func AlertOf(err error) (Alert, bool) {
 	for i := range alertTable {
 		if row := &alertTable[i]; errors.Is(err, row.err) {

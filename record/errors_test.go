@@ -64,6 +64,11 @@ func TestAlertTable(t *testing.T) {
 	}
 }
 
+// TestAlertOf finds for each error the alert that the specification asks for.
+//
+// "The phrases "terminate the connection with an X alert" and "abort the handshake
+// with an X alert" mean that the implementation MUST send alert X if it sends any
+// alert." (RFC 9846, Section 6.2)
 func TestAlertOf(t *testing.T) {
 	seen := make(map[error]bool)
 	for _, row := range alertTable {

@@ -182,7 +182,10 @@ func ParseKeyUpdate(msg []byte) (request bool, err error) {
 		return false, ErrMalformedMessage
 	}
 	// "If an implementation receives any other value, it MUST terminate the
-	// connection with an "illegal_parameter" alert." (RFC 9846, Section 4.7.3)
+	// connection with an "illegal_parameter" alert." (RFC 9846, Section 4.7.3);
+	// as "Peers which receive a message which is syntactically correct but
+	// semantically invalid (e.g., a DHE share of p - 1, or an invalid enum) MUST
+	// terminate the connection with an "illegal_parameter" alert." (Section 6)
 	if msg[4] > 1 {
 		return false, ErrKeyUpdateRequest
 	}

@@ -31,8 +31,9 @@ func TestParseKeyUpdate(t *testing.T) {
 	}
 }
 
-// "a record with an Alert type MUST contain exactly one message." (RFC 9846, Section
-// 5.1) "the "level" field can safely be ignored." (Section 6)
+// "Alert messages MUST NOT be fragmented across records, and multiple alert messages
+// MUST NOT be coalesced into a single TLSPlaintext record. In other words, a record
+// with an Alert type MUST contain exactly one message." (RFC 9846, Section 5.1) "the "level" field can safely be ignored." (Section 6)
 func TestParseAlert(t *testing.T) {
 	for v := range 256 {
 		if a, err := ParseAlert([]byte{byte(v), byte(255 - v)}); err != nil || a != Alert(255-v) {

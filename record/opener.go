@@ -324,6 +324,11 @@ func (o *Opener) OpenTo(dst, in []byte) (rec Record, need int, err error) {
 
 	switch {
 	case rec.Type == ContentTypeChangeCipherSpec:
+		// "An implementation may receive an unencrypted record of type
+		// change_cipher_spec consisting of the single byte value 0x01 at any time
+		// after the first ClientHello message has been sent or received and
+		// before the peer's Finished message has been received and MUST simply
+		// drop it without further processing." (RFC 9846, Section 5)
 		// "An implementation which receives any other change_cipher_spec value
 		// or which receives a protected change_cipher_spec record MUST abort
 		// the handshake with an "unexpected_message" alert." (Section 5)
@@ -385,7 +390,10 @@ func (o *Opener) readHeader(in []byte) (bodySize, need int, err error) {
 		}
 		// "The length MUST NOT exceed 2^14 + 256 bytes. An endpoint that
 		// receives a record that exceeds this length MUST terminate the
-		// connection with a "record_overflow" alert." (RFC 9846, Section 5.2)
+		// connection with a "record_overflow" alert." "An endpoint that receives
+		// a record from its peer with TLSCiphertext.length larger than 2^14 + 256
+		// octets MUST terminate the connection with a "record_overflow" alert."
+		// (RFC 9846, Section 5.2)
 		limit = MaxBodySize
 	case ContentTypeHandshake, ContentTypeAlert:
 		// "The outer opaque_type field of a TLSCiphertext record is always set

@@ -45,7 +45,9 @@ func corners() []corner {
 	list := []corner{
 		// Section 5.2: "The length MUST NOT exceed 2^14 + 256 bytes. An endpoint
 		// that receives a record that exceeds this length MUST terminate the
-		// connection with a "record_overflow" alert."
+		// connection with a "record_overflow" alert." "An endpoint that receives a
+		// record from its peer with TLSCiphertext.length larger than 2^14 + 256
+		// octets MUST terminate the connection with a "record_overflow" alert."
 		{name: "length 2^14+257, no body", wire: headerOnly(23, 16641), want: ErrRecordOverflow, alert: AlertRecordOverflow},
 		{name: "length 0x4200, no body", wire: headerOnly(23, 0x4200), want: ErrRecordOverflow, alert: AlertRecordOverflow},
 		{name: "length 0xffff, no body", wire: headerOnly(23, 0xffff), want: ErrRecordOverflow, alert: AlertRecordOverflow},
@@ -61,8 +63,9 @@ func corners() []corner {
 		{name: "content 0, padding 2^14", wire: sealed(append([]byte{23}, zeros(16384)...)), typ: 23},
 		{name: "content 1, padding 2^14-1", wire: sealed(append([]byte{'c', 23}, zeros(16383)...)), typ: 23, size: 1},
 
-		// Section 5.4: "If a receiving implementation does not find a non-zero octet
-		// in the cleartext, it MUST terminate the connection with an
+		// Section 5.4: "Implementations MUST limit their scanning to the cleartext
+		// returned from the AEAD decryption. If a receiving implementation does not
+		// find a non-zero octet in the cleartext, it MUST terminate the connection with an
 		// "unexpected_message" alert."
 		{name: "no inner plaintext", wire: sealed(nil), want: ErrNoContentType, alert: AlertUnexpectedMessage},
 		{name: "one zero", wire: sealed(zeros(1)), want: ErrNoContentType, alert: AlertUnexpectedMessage},

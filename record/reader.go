@@ -36,7 +36,11 @@ type ReaderConfig struct {
 	// AcceptTruncation makes the end of the transport without close_notify
 	// io.EOF where a record ends. Whoever can cut the transport can then cut the
 	// data at the end of any record: it is for protocols that mark their end
-	// themselves.
+	// themselves. It is not for those that go on over the transport: "If the
+	// application protocol using TLS provides that any data may be carried over
+	// the underlying transport after the TLS connection is closed, the TLS
+	// implementation MUST receive a "close_notify" alert before indicating
+	// end-of-data to the application layer." (RFC 9846, Section 6.1)
 	AcceptTruncation bool
 
 	// KeepBuffer keeps the buffer while the Reader waits for data. That is up

@@ -187,7 +187,8 @@ func TestReaderReadsInPlace(t *testing.T) {
 //
 // "If a transport-level close is received prior to a "close_notify", the receiver
 // cannot know that all the data that was sent has been received." (RFC 9846,
-// Section 6.1)
+// Section 6.1) "the TLS implementation MUST receive a "close_notify" alert before
+// indicating end-of-data to the application layer." (Section 6.1)
 func TestReaderTruncation(t *testing.T) {
 	s := appSealer(t, aead.AES128GCM(), "client", SealerConfig{})
 	var wire []byte
@@ -387,8 +388,12 @@ func TestReaderFaults(t *testing.T) {
 		{"KeyUpdate of 2", func(f *forger) recs { return recs{f.record(22, key(2), 0)} }, ErrKeyUpdateRequest, AlertIllegalParameter},
 		{"KeyUpdate of 255", func(f *forger) recs { return recs{f.record(22, key(255), 0)} }, ErrKeyUpdateRequest, AlertIllegalParameter},
 		// "Peers which receive a message which cannot be parsed according to the
-		// syntax [...] MUST terminate the connection with a "decode_error"
-		// alert." (RFC 9846, Section 6)
+		// syntax (e.g., have a length extending beyond the message boundary or
+		// contain an out-of-range length) MUST terminate the connection with a
+		// "decode_error" alert. Peers which receive a message which is
+		// syntactically correct but semantically invalid (e.g., a DHE share of p -
+		// 1, or an invalid enum) MUST terminate the connection with an
+		// "illegal_parameter" alert." (RFC 9846, Section 6)
 		{"KeyUpdate of nothing", func(f *forger) recs { return recs{f.record(22, key(), 0)} }, ErrMalformedMessage, AlertDecodeError},
 		{"KeyUpdate of two bytes", func(f *forger) recs { return recs{f.record(22, key(0, 0), 0)} }, ErrMalformedMessage, AlertDecodeError},
 		// "Handshake messages MUST NOT span key changes." (RFC 9846, Section 5.1)

@@ -354,7 +354,8 @@ func (w *Writer) keyUpdate(request bool) error {
 func (w *Writer) PeerKeyUpdate(request bool) { w.sealer.PeerKeyUpdate(request) }
 
 // SendAlert sends the alert a. After close_notify and after an error alert every
-// later call returns [ErrClosed].
+// later call returns [ErrClosed]. After user_canceled the caller calls Close: "This
+// alert MUST be followed by a "close_notify"." (RFC 9846, Section 6.1)
 //
 // It returns the errors of [Sealer.SealAlert] and [TransportError].
 //

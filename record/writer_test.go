@@ -448,7 +448,8 @@ func TestWriterKeyUpdateCap(t *testing.T) {
 //
 // "Whenever an implementation encounters a fatal error condition, it SHOULD send
 // an appropriate fatal alert and MUST close the connection without sending or
-// receiving any additional data." (RFC 9846, Section 6.2)
+// receiving any additional data." (RFC 9846, Section 6.2); "user_canceled: [...]
+// This alert MUST be followed by a "close_notify"." (Section 6.1)
 func TestWriterAlerts(t *testing.T) {
 	for _, a := range []Alert{AlertCloseNotify, AlertInternalError} {
 		var s stub

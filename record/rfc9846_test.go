@@ -1,0 +1,177 @@
+package record
+
+import (
+	"bufio"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestClauses holds docs/rfc9846.md true. Each MUST and MUST NOT of the sections
+// that bind a record layer, which testdata/rfc9846-musts.txt lists, has one row
+// there. Each row names the code that enforces the sentence and its tests, and the
+// sentence stands in a comment of each: the two words before a MUST and the three
+// after it, at least.
+func TestClauses(t *testing.T) {
+	comments, inTests := make(map[string]string), make(map[string]bool)
+	for _, dir := range []string{".", "../aead"} {
+		collectComments(t, dir, comments, inTests)
+	}
+	rows := make(map[string]bool)
+	doc, err := os.ReadFile("../docs/rfc9846.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(doc)) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		if len(cells) != 4 || !sectionNumber.MatchString(strings.TrimSpace(cells[0])) {
+			continue
+		}
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		section, clause, code, tests := cells[0], cells[1], cells[2], cells[3]
+		key := section + " " + normalize(clause)
+		if rows[key] {
+			t.Errorf("two rows for %s", key)
+		}
+		rows[key] = true
+		if code == "—" {
+			// Whom else the sentence binds is said instead of tests.
+			if len(tests) < 20 {
+				t.Errorf("%s: neither code nor a reason", key)
+			}
+			continue
+		}
+		for _, column := range []string{code, tests} {
+			names := strings.Split(column, ", ")
+			for _, name := range names {
+				name = strings.Trim(name, "`")
+				comment, ok := comments[name]
+				if !ok {
+					t.Errorf("%s: there is no %s", key, name)
+					continue
+				}
+				if inTests[name] != (column == tests) {
+					t.Errorf("%s: %s is in the wrong column", key, name)
+				}
+				for _, words := range around(clause) {
+					if !strings.Contains(comment, words) {
+						t.Errorf("%s: no comment of %s says %q", key, name, words)
+					}
+				}
+			}
+		}
+	}
+	list, err := os.Open("testdata/rfc9846-musts.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer list.Close()
+	count := 0
+	for lines := bufio.NewScanner(list); lines.Scan(); {
+		section, sentence, ok := strings.Cut(lines.Text(), "\t")
+		if !ok || strings.HasPrefix(section, "#") {
+			continue
+		}
+		count++
+		if key := section + " " + normalize(sentence); !rows[key] {
+			t.Errorf("docs/rfc9846.md has no row for %s", key)
+		}
+	}
+	if count < 50 {
+		t.Errorf("only %d sentences", count)
+	}
+}
+
+var (
+	sectionNumber = regexp.MustCompile(`^[0-9]+(\.[0-9]+)*$`)
+	references    = regexp.MustCompile(`\(?\[(\.\.\.|Section [^\]]*|RFC [^\]]*)\]\)?`)
+	spaces        = regexp.MustCompile(`\s+`)
+)
+
+// normalize drops what differs between quotations of one sentence: line breaks,
+// references and elisions.
+func normalize(s string) string {
+	return strings.TrimSpace(spaces.ReplaceAllString(references.ReplaceAllString(s, " "), " "))
+}
+
+// around returns the words around each MUST of a sentence.
+func around(sentence string) (out []string) {
+	words := strings.Fields(normalize(sentence))
+	for i, w := range words {
+		if w == "MUST" {
+			out = append(out, strings.Join(words[max(0, i-2):min(len(words), i+4)], " "))
+		}
+	}
+	if out == nil { // no MUST: the whole of it
+		out = append(out, strings.Join(words, " "))
+	}
+	return out
+}
+
+// collectComments maps each declaration of the package in dir to the text of all
+// comments before and inside it, and says whether it is in a test file. Methods are
+// named package.Type.Method.
+func collectComments(t *testing.T, dir string, comments map[string]string, inTests map[string]bool) {
+	paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pkg := strings.TrimSuffix(file.Name.Name, "_test")
+		add := func(name string, doc *ast.CommentGroup, node ast.Node) {
+			begin := node.Pos()
+			if doc != nil {
+				begin = doc.Pos()
+			}
+			var text []string
+			for _, group := range file.Comments {
+				if begin <= group.Pos() && group.End() <= node.End() {
+					text = append(text, group.Text())
+				}
+			}
+			inTests[pkg+"."+name] = strings.HasSuffix(path, "_test.go")
+			comments[pkg+"."+name] = normalize(strings.Join(text, " "))
+		}
+		for _, decl := range file.Decls {
+			switch d := decl.(type) {
+			case *ast.FuncDecl:
+				name := d.Name.Name
+				if d.Recv != nil {
+					typ := d.Recv.List[0].Type
+					if star, ok := typ.(*ast.StarExpr); ok {
+						typ = star.X
+					}
+					name = typ.(*ast.Ident).Name + "." + name
+				}
+				add(name, d.Doc, d)
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					doc, node := d.Doc, ast.Node(d)
+					if len(d.Specs) > 1 {
+						doc, node = nil, spec
+					}
+					switch s := spec.(type) {
+					case *ast.TypeSpec:
+						add(s.Name.Name, doc, node)
+					case *ast.ValueSpec:
+						if len(d.Specs) > 1 {
+							doc = s.Doc
+						}
+						add(s.Names[0].Name, doc, node)
+					}
+				}
+			}
+		}
+	}
+}
