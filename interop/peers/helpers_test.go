@@ -34,6 +34,9 @@ import (
 // waitLimit bounds every wait.
 const waitLimit = 30 * time.Second
 
+// noDeadline takes a deadline away.
+var noDeadline time.Time
+
 // files are the credentials: a certificate authority, which every client trusts,
 // and the certificate and key that every server uses.
 type files struct {
@@ -365,7 +368,8 @@ func (l *listener) port() string {
 	return port
 }
 
-// serve does the server's handshake with the next peer.
+// serve does the server's handshake with the next peer. It sets fields of config,
+// which holds the session ticket keys and so is not cloned.
 func (l *listener) serve(config *tls.Config, padding func(int) int) *ourSide {
 	l.t.Helper()
 	raw, err := l.Accept()
@@ -375,8 +379,6 @@ func (l *listener) serve(config *tls.Config, padding func(int) int) *ourSide {
 	side := newSide(l.t, raw)
 	if config == nil {
 		config = &tls.Config{}
-	} else {
-		config = config.Clone()
 	}
 	config.Certificates = []tls.Certificate{creds(l.t).pair}
 	config.KeyLogWriter = side.keys

@@ -1,0 +1,513 @@
+package peers
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"example.com/splitseal/interop/cryptotls"
+	"golang.org/x/net/http2"
+)
+
+// httpEcho reads one request and answers with its body. between runs in the
+// middle of the answer.
+func httpEcho(t testing.TB, side *ourSide, r *bufio.Reader, last bool, between func()) {
+	t.Helper()
+	req, err := http.ReadRequest(r)
+	if err != nil {
+		t.Fatalf("request: %v", err)
+	}
+	if req.Header.Get("Expect") != "" {
+		io.WriteString(side, "HTTP/1.1 100 Continue\r\n\r\n")
+	}
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		t.Fatalf("request's body: %v", err)
+	}
+	head := "HTTP/1.1 200 OK\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n"
+	if last {
+		head += "Connection: close\r\n"
+	}
+	half := len(body) / 2
+	if err := writeRandomly(side, append([]byte(head+"\r\n"), body[:half]...)); err != nil {
+		t.Fatal(err)
+	}
+	if between != nil {
+		between()
+	}
+	if err := writeRandomly(side, body[half:]); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestCurl has curl post messages of all sizes over one connection.
+func TestCurl(t *testing.T) {
+	curl := tool(t, "curl", "curl")
+	words := strings.Fields(output(t, curl, "--version"))
+	version := words[1]
+	for _, w := range words {
+		if strings.HasPrefix(w, "OpenSSL/") {
+			version += " / " + w
+		}
+	}
+	if !strings.Contains(version, "OpenSSL/") {
+		missing(t, "curl", "it is not built with OpenSSL, so its suites cannot be chosen")
+	}
+	for _, suite := range suites() {
+		t.Run(short(suite), func(t *testing.T) {
+			t.Parallel()
+			r := newRow(t, "curl", version, asServer, short(suite))
+			dir := t.TempDir()
+			connect := func(padding func(int) int, sizes []int) (*ourSide, *process, func()) {
+				ln := listen(t)
+				args := []string{"--silent", "--show-error", "--fail"}
+				var sent [][]byte
+				for i, size := range sizes {
+					body := message(size, false)
+					sent = append(sent, body)
+					fatalf(t, os.WriteFile(filepath.Join(dir, fmt.Sprint("in", i)), body, 0o600), "input")
+					if i > 0 {
+						args = append(args, "--next", "--silent", "--show-error", "--fail")
+					}
+					args = append(args, "--http1.1", "--tlsv1.3", "--tls13-ciphers", suite.Name(), "--cacert", creds(t).ca,
+						"--header", "Expect:", "--data-binary", "@"+filepath.Join(dir, fmt.Sprint("in", i)),
+						"--output", filepath.Join(dir, fmt.Sprint("out", i)), "https://localhost:"+ln.port()+"/")
+				}
+				p := run(t, nil, curl, args...)
+				side := ln.serve(&tls.Config{NextProtos: []string{"http/1.1"}}, padding)
+				wantSuite(t, side, suite)
+				return side, p, func() {
+					t.Helper()
+					if err := p.wait(); err != nil {
+						t.Fatalf("curl: %v", err)
+					}
+					for i, want := range sent {
+						got, err := os.ReadFile(filepath.Join(dir, fmt.Sprint("out", i)))
+						if err != nil && len(want) > 0 || !bytes.Equal(got, want) {
+							t.Errorf("body %d of %d bytes came back changed (%v)", i, len(want), err)
+						}
+					}
+				}
+			}
+			side, _, check := connect(nil, sizes)
+			in := bufio.NewReader(side)
+			for range sizes {
+				httpEcho(t, side, in, false, nil)
+			}
+			peerClosed(t, side) // curl first
+			check()
+			r.did(exchange)
+
+			side, _, check = connect(randomPadding, []int{1350, 50_000, 17})
+			in = bufio.NewReader(side)
+			for i := range 3 {
+				httpEcho(t, side, in, i == 2, func() {
+					if err := side.KeyUpdate(true); err != nil {
+						t.Fatal(err)
+					}
+				})
+			}
+			closeFirst(t, side)
+			check()
+			if side.opener.Generation() == 0 {
+				t.Error("the peer has not updated its keys")
+			}
+			r.did(ourPadding, ourUpdate, closeNotify)
+
+			// curl itself does not tell truncation from an end.
+			side, p, _ := connect(nil, []int{17})
+			p.kill()
+			truncated(t, side)
+			r.did(truncation)
+		})
+	}
+}
+
+// nginxConfig has, for each suite, a server that passes requests on to a plain
+// HTTP server, and a plain server that passes them on to a TLS server.
+const nginxConfig = `
+daemon off;
+master_process off;
+pid %[1]s/pid;
+error_log stderr warn;
+events { worker_connections 64; }
+http {
+	access_log off;
+	client_body_temp_path %[1]s/body;
+	proxy_temp_path %[1]s/proxy;
+	fastcgi_temp_path %[1]s/fastcgi;
+	uwsgi_temp_path %[1]s/uwsgi;
+	scgi_temp_path %[1]s/scgi;
+	client_max_body_size 4m;
+	client_body_buffer_size 2m;
+	keepalive_timeout 20s;
+	lingering_close off;
+	proxy_http_version 1.1;
+	proxy_buffering off;
+	%[2]s
+}
+`
+
+const nginxServers = `
+	server {
+		listen 127.0.0.1:%[1]s ssl;
+		ssl_certificate %[5]s;
+		ssl_certificate_key %[6]s;
+		ssl_protocols TLSv1.3;
+		ssl_conf_command Ciphersuites %[4]s;
+		ssl_conf_command RecordPadding 128;
+		ssl_buffer_size 600;
+		location / { proxy_pass http://127.0.0.1:%[2]s; }
+		location /close { keepalive_timeout 0; return 200 "bye"; }
+	}
+	server {
+		listen 127.0.0.1:%[3]s;
+		location / {
+			proxy_pass https://127.0.0.1:%[7]s;
+			proxy_ssl_protocols TLSv1.3;
+			proxy_ssl_conf_command Ciphersuites %[4]s;
+			proxy_ssl_conf_command RecordPadding 128;
+			proxy_ssl_trusted_certificate %[8]s;
+			proxy_ssl_verify on;
+			proxy_ssl_name localhost;
+			proxy_ssl_server_name on;
+			proxy_ssl_session_reuse off;
+		}
+	}
+`
+
+// TestNginx talks to nginx as a server and as a client, both of which only pass
+// on what they get.
+func TestNginx(t *testing.T) {
+	nginx := tool(t, "nginx", "nginx")
+	version := output(t, nginx, "-v")
+	version = strings.TrimSpace(version[strings.LastIndex(version, "/")+1:])
+	f := creds(t)
+
+	// The plain HTTP server behind nginx.
+	backend := listen(t)
+	backend.Listener.(*net.TCPListener).SetDeadline(noDeadline)
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		w.Write(body)
+	})}
+	go server.Serve(backend)
+	t.Cleanup(func() { server.Close() })
+
+	dir := t.TempDir()
+	type ports struct{ tls, plain string }
+	suitePorts := make(map[string]ports)
+	upstream := make(map[string]*listener)
+	var servers strings.Builder
+	for _, suite := range suites() {
+		p := ports{freePort(t), freePort(t)}
+		suitePorts[suite.Name()] = p
+		upstream[suite.Name()] = listen(t)
+		fmt.Fprintf(&servers, nginxServers, p.tls, backend.port(), p.plain, suite.Name(), f.cert, f.key, upstream[suite.Name()].port(), f.ca)
+	}
+	config := filepath.Join(dir, "nginx.conf")
+	fatalf(t, os.WriteFile(config, fmt.Appendf(nil, nginxConfig, dir, servers.String()), 0o600), "config")
+	p := run(t, nil, nginx, "-e", "stderr", "-p", dir, "-c", config)
+
+	post := func(w io.Writer, path string, body []byte, between func()) error {
+		head := "POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n"
+		half := len(body) / 2
+		if err := writeRandomly(w, append([]byte(head), body[:half]...)); err != nil {
+			return err
+		}
+		if between != nil {
+			between()
+		}
+		return writeRandomly(w, body[half:])
+	}
+	answer := func(t *testing.T, r *bufio.Reader, want []byte) {
+		t.Helper()
+		resp, err := http.ReadResponse(r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(resp.Body)
+		if err != nil || resp.StatusCode != 200 || !bytes.Equal(got, want) {
+			t.Fatalf("%s, %d bytes of %d, %v", resp.Status, len(got), len(want), err)
+		}
+	}
+
+	for _, suite := range suites() {
+		t.Run(asClient+"/"+short(suite), func(t *testing.T) {
+			r := newRow(t, "nginx", version, asClient, short(suite))
+			cache := tls.NewLRUClientSessionCache(1)
+			connect := func(padding func(int) int) (*ourSide, *bufio.Reader) {
+				side := dial(t, p, suitePorts[suite.Name()].tls, &tls.Config{ClientSessionCache: cache}, padding)
+				wantSuite(t, side, suite)
+				return side, bufio.NewReader(side)
+			}
+			side, in := connect(randomPadding)
+			for _, size := range sizes {
+				body := message(size, false)
+				sent := make(chan error, 1)
+				go func() { sent <- post(side, "/", body, nil) }()
+				answer(t, in, body)
+				fatalf(t, <-sent, "request")
+			}
+			records := side.raw.recordSizes()[8:]
+			if most := largest(records); most > 600+128+16 {
+				t.Errorf("the peer's largest record has %d bytes", most)
+			}
+			if slices.ContainsFunc(records, func(n int) bool { return (n-16)%128 != 0 && n > 64 }) {
+				t.Errorf("a record of the peer is not padded: %v", records)
+			}
+			r.did(exchange, ourPadding, theirPadding, fragments)
+			for range 3 {
+				before := side.opener.Generation()
+				body := message(50_000, false)
+				fatalf(t, post(side, "/", body, func() { fatalf(t, side.KeyUpdate(true), "KeyUpdate") }), "request")
+				answer(t, in, body)
+				if side.opener.Generation() <= before {
+					t.Fatal("the peer has not updated its keys")
+				}
+			}
+			r.did(ourUpdate)
+			// An idle nginx answers no close_notify.
+			fatalf(t, side.CloseWrite(), "CloseWrite")
+			truncated(t, side)
+			r.did(truncation)
+
+			side, in = connect(nil)
+			if !side.ConnectionState().DidResume {
+				t.Error("the connection was not resumed")
+			}
+			r.did(resumption)
+			io.WriteString(side, "GET /close HTTP/1.1\r\nHost: localhost\r\n\r\n")
+			answer(t, in, []byte("bye"))
+			peerClosed(t, side)
+			r.partly(closeNotify, "its own first")
+		})
+		t.Run(asServer+"/"+short(suite), func(t *testing.T) {
+			r := newRow(t, "nginx", version, asServer, short(suite))
+			ln := upstream[suite.Name()]
+			for i, size := range append(slices.Clone(sizes), 50_000) {
+				client, err := net.Dial("tcp", "127.0.0.1:"+suitePorts[suite.Name()].plain)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer client.Close()
+				body := message(size, false)
+				sent := make(chan error, 1)
+				go func() { sent <- post(client, "/", body, nil) }()
+				side := ln.serve(nil, randomPadding)
+				wantSuite(t, side, suite)
+				in := bufio.NewReader(side)
+				var between func()
+				if i == len(sizes) {
+					between = func() { fatalf(t, side.KeyUpdate(true), "KeyUpdate") }
+				}
+				httpEcho(t, side, in, true, between)
+				answer(t, bufio.NewReader(client), body)
+				fatalf(t, <-sent, "request")
+				if i%2 == 0 {
+					closeFirst(t, side)
+					if between != nil && side.opener.Generation() == 0 {
+						t.Error("the peer has not updated its keys")
+					}
+				} else {
+					client.Close()
+					peerClosed(t, side)
+				}
+			}
+			r.did(exchange, ourPadding, theirPadding, ourUpdate, closeNotify)
+		})
+	}
+}
+
+// TestHTTP2 serves HTTP/2 by x/net/http2's ServeConn, which net/http's server
+// does not do over a connection that is not crypto/tls's own, and asks it with
+// x/net/http2 over a Dialer, with net/http over crypto/tls, and with curl.
+func TestHTTP2(t *testing.T) {
+	version := "unknown"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, d := range info.Deps {
+			if d.Path == "golang.org/x/net" {
+				version = d.Version
+			}
+		}
+	}
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor != 2 || r.TLS == nil || r.TLS.NegotiatedProtocol != "h2" {
+			t.Errorf("%s, TLS %+v", r.Proto, r.TLS)
+		}
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		w.Write(body)
+	})
+	base := listen(t)
+	base.Listener.(*net.TCPListener).SetDeadline(noDeadline)
+	config := &tls.Config{Certificates: []tls.Certificate{creds(t).pair}, NextProtos: []string{"h2"}}
+	ln := cryptotls.NewListener(base, config, &cryptotls.Options{KeepHTTP2: true})
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		h2 := new(http2.Server)
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				h2.ServeConn(conn, &http2.ServeConnOpts{Handler: handler})
+			}()
+		}
+	}()
+	t.Cleanup(func() { ln.Close(); <-served })
+	url := "https://localhost:" + base.port() + "/"
+
+	ask := func(t *testing.T, transport http.RoundTripper) {
+		client := &http.Client{Transport: transport, Timeout: waitLimit}
+		defer client.CloseIdleConnections()
+		for _, size := range sizes {
+			want := message(size, false)
+			resp, err := client.Post(url, "application/octet-stream", bytes.NewReader(want))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if err != nil || resp.ProtoMajor != 2 || !bytes.Equal(got, want) {
+				t.Fatalf("%s, %d bytes of %d, %v", resp.Proto, len(got), size, err)
+			}
+		}
+	}
+	clientConfig := &tls.Config{RootCAs: creds(t).pool, NextProtos: []string{"h2"}}
+	t.Run("Dialer", func(t *testing.T) {
+		r := newRow(t, "x/net/http2", version, asClient, "AES_128_GCM")
+		ask(t, &http2.Transport{
+			TLSClientConfig: clientConfig,
+			DialTLSContext: func(ctx context.Context, network, addr string, config *tls.Config) (net.Conn, error) {
+				return (&cryptotls.Dialer{Config: config}).DialContext(ctx, network, addr)
+			},
+		})
+		r.did(exchange)
+	})
+	t.Run("crypto-tls", func(t *testing.T) {
+		r := newRow(t, "x/net/http2", version, asServer, "AES_128_GCM")
+		ask(t, &http.Transport{TLSClientConfig: clientConfig, ForceAttemptHTTP2: true})
+		r.did(exchange)
+	})
+	t.Run("curl", func(t *testing.T) {
+		curl := tool(t, "curl", "curl")
+		if !strings.Contains(output(t, curl, "--version"), "HTTP2") {
+			t.Skip("curl has no HTTP/2")
+		}
+		got := output(t, curl, "--silent", "--show-error", "--fail", "--http2", "--tlsv1.3", "--cacert", creds(t).ca,
+			"--data-binary", "hello", "--write-out", "/%{http_version}", url)
+		if got != "hello/2" {
+			t.Errorf("curl says %q", got)
+		}
+	})
+}
+
+// TestCryptoTLS talks to crypto/tls in this process. It has no say in the suite.
+func TestCryptoTLS(t *testing.T) {
+	version := strings.TrimPrefix(runtime.Version(), "go")
+	f := creds(t)
+	for _, role := range []string{asClient, asServer} {
+		t.Run(role, func(t *testing.T) {
+			t.Parallel()
+			peerConfig := &tls.Config{Certificates: []tls.Certificate{f.pair}, RootCAs: f.pool, ServerName: "localhost", ClientSessionCache: tls.NewLRUClientSessionCache(1)}
+			ourConfig := &tls.Config{ClientSessionCache: tls.NewLRUClientSessionCache(1)}
+			var r *row
+			connect := func(padding func(int) int) (*ourSide, *tls.Conn) {
+				ln := listen(t)
+				var side *ourSide
+				var peer *tls.Conn
+				done := make(chan error, 1)
+				if role == asServer {
+					go func() {
+						raw, err := net.Dial("tcp", ln.Addr().String())
+						if err == nil {
+							peer = tls.Client(raw, peerConfig)
+							err = peer.Handshake()
+						}
+						done <- err
+					}()
+					side = ln.serve(ourConfig, padding)
+				} else {
+					go func() {
+						raw, err := ln.Accept()
+						if err == nil {
+							peer = tls.Server(raw, peerConfig)
+							err = peer.Handshake()
+						}
+						done <- err
+					}()
+					side = dial(t, nil, ln.port(), ourConfig, padding)
+				}
+				fatalf(t, <-done, "the peer's handshake")
+				t.Cleanup(func() { peer.NetConn().Close() })
+				if r == nil {
+					name := tls.CipherSuiteName(side.ConnectionState().CipherSuite)
+					for _, s := range suites() {
+						if s.Name() == name {
+							r = newRow(t, "crypto/tls", version, role, short(s))
+						}
+					}
+				}
+				return side, peer
+			}
+			side, peer := connect(nil)
+			talk(t, side, far{in: peer, out: peer}, 1<<20)
+			r.did(exchange)
+			ourKeyUpdate(t, side, far{in: peer, out: peer})
+			r.did(ourUpdate)
+			fatalf(t, side.CloseWrite(), "CloseWrite")
+			if n, err := peer.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+				t.Fatalf("the peer reads %d, %v", n, err)
+			}
+			fatalf(t, peer.CloseWrite(), "the peer's CloseWrite")
+			peerClosed(t, side)
+
+			side, peer = connect(randomPadding)
+			talk(t, side, far{in: peer, out: peer}, 50_000)
+			r.did(ourPadding)
+			if role == asClient && !side.ConnectionState().DidResume {
+				t.Error("the connection was not resumed")
+			}
+			fatalf(t, peer.CloseWrite(), "the peer's CloseWrite")
+			closeFirst(t, side)
+			r.did(closeNotify)
+
+			side, peer = connect(nil)
+			if !side.ConnectionState().DidResume {
+				t.Error("the connection was not resumed")
+			}
+			r.did(resumption)
+			// The ticket, and then nothing.
+			go peer.Write([]byte("x"))
+			if _, err := io.ReadFull(side, make([]byte, 1)); err != nil {
+				t.Fatal(err)
+			}
+			peer.NetConn().Close()
+			truncated(t, side)
+			r.did(truncation)
+		})
+	}
+}
