@@ -311,7 +311,6 @@ type exam struct {
 	call string
 
 	pieces [][]byte
-	lens   []int
 }
 
 func newExam(t *testing.T, s *keySet, mem memory) *exam {

@@ -21,7 +21,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -161,15 +160,11 @@ func declaredKernels(t *testing.T, file string) (names []string) {
 // assemble returns the functions of an assembly file.
 func assemble(t testing.TB, file string) []function {
 	t.Helper()
-	goTool := filepath.Join(runtime.GOROOT(), "bin", "go")
-	if _, err := os.Stat(goTool); err != nil {
-		goTool = "go"
-	}
-	root, err := exec.Command(goTool, "env", "GOROOT").Output()
+	root, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
 		t.Fatalf("go env GOROOT: %v", err)
 	}
-	cmd := exec.Command(goTool, "tool", "asm", "-p", "asm", "-S", "-I", filepath.Join(strings.TrimSpace(string(root)), "pkg", "include"),
+	cmd := exec.Command("go", "tool", "asm", "-p", "asm", "-S", "-I", filepath.Join(strings.TrimSpace(string(root)), "pkg", "include"),
 		"-o", filepath.Join(t.TempDir(), "out.o"), file)
 	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH=amd64")
 	listing, err := cmd.CombinedOutput()

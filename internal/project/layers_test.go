@@ -28,6 +28,7 @@ var layers = map[string][]string{
 	"record":            {"aead", "internal/mem"},
 	"interop/cryptotls": {"aead", "record"},
 	"internal/aeadtest": {},
+	"internal/memcheck": {},
 	"internal/require":  {},
 	"internal/project":  {},
 	"fuzz":              {},
