@@ -40,9 +40,10 @@ func BenchmarkRatio(b *testing.B) {
 
 // reportRatio measures two functions in turn.
 func reportRatio(b *testing.B, n int, ours, theirs func()) {
-	// A burst takes some 10 µs: much longer than reading the clock, much
-	// shorter than what the system does in between.
-	count := 10_000/(n/4+100) + 1
+	// A burst takes some 50 µs: long enough that its first calls, which find
+	// the other side's code in the caches, do not count, and short enough that
+	// most bursts run without an interruption.
+	count := 50_000/(n/4+50) + 1
 	burst := func(f func()) float64 {
 		start := time.Now()
 		for range count {
