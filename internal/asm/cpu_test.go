@@ -2,8 +2,12 @@ package asm
 
 import (
 	"errors"
+	"fmt"
+	"os"
+	"os/exec"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -190,6 +194,64 @@ func TestNames(t *testing.T) {
 	} {
 		if got := b.String(); got != want {
 			t.Errorf("Backend %d is called %q, want %q", uint8(b), got, want)
+		}
+	}
+}
+
+// TestEnvironment runs this test again as another process, under the
+// environment variables that decide when the program starts.
+func TestEnvironment(t *testing.T) {
+	const child = "SPLITSEAL_TEST_PRINT_BACKENDS"
+	if os.Getenv(child) != "" {
+		fmt.Printf("%v %v %v\n", Backends(), Selected(), Err())
+		os.Exit(0)
+	}
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
+	executable, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		removed, godebug string
+		want             set // the most that may be left, if the machine has it
+		err              bool
+	}{
+		{"", "", of(AESNI, VAES), false},
+		{"-vaes", "", of(AESNI), false},
+		{"-avx512,-vaes", "", of(AESNI), false},
+		{"-aesni", "", of(VAES), false},
+		{"-avx512,-vaes,-aesni", "", of(), false},
+		{"-vaes,-sse2", "", of(AESNI, VAES), true},
+		{"vaes", "", of(AESNI, VAES), true},
+		{"", "cpu.aes=off", of(), false},
+		{"", "cpu.pclmulqdq=off", of(), false},
+		{"", "cpu.ssse3=off", of(), false},
+		{"", "cpu.sse41=off", of(), false},
+		{"", "cpu.avx=off", of(), false},
+		{"", "cpu.avx2=off", of(AESNI), false},
+		{"", "cpu.osxsave=off", of(), false},
+		{"-vaes", "cpu.avx2=off", of(AESNI), false},
+	} {
+		command := exec.Command(executable, "-test.run=^TestEnvironment$")
+		command.Env = append(os.Environ(), child+"=1", EnvCPU+"="+test.removed, "GODEBUG="+test.godebug)
+		out, err := command.Output()
+		if err != nil {
+			t.Fatalf("%+v: %v", test, err)
+		}
+		left := machine.can() & test.want
+		var list []Backend
+		for b := Backend(backends - 1); b > Portable; b-- {
+			if left.has(b) {
+				list = append(list, b)
+			}
+		}
+		list = append(list, Portable)
+		want := fmt.Sprintf("%v %v ", list, list[0])
+		got := string(out)
+		if !strings.HasPrefix(got, want) || test.err == strings.HasSuffix(got, " <nil>\n") {
+			t.Errorf("%s=%q GODEBUG=%q: %q, want %q and an error: %v", EnvCPU, test.removed, test.godebug, got, want, test.err)
 		}
 	}
 }
