@@ -303,7 +303,8 @@ func (c *Conn) WriteHandshake(messages []byte) error {
 // KeyUpdate sends a KeyUpdate message and moves to the next generation of keys.
 // With request it asks the peer for a KeyUpdate in return, unless an earlier
 // request has not been answered: that one is not repeated. No one needs to call
-// it: keys are updated by themselves when they must be.
+// it: keys are updated by themselves when they must be. Peers end a connection
+// after 16 or 32 KeyUpdates without data between them.
 //
 // Its errors are those of Write and [ErrKeyUpdateLimit].
 //

@@ -1,0 +1,317 @@
+package fuzz
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"example.com/splitseal/aead"
+	"example.com/splitseal/record"
+)
+
+// faultTransport is a net.Conn without a clock: it returns what is in in, at most
+// step bytes at a time, and takes what it is given until take bytes are used up.
+type faultTransport struct {
+	in      []byte
+	step    int
+	readErr error // at the end of in; a deadline if nil
+	out     []byte
+	take    int
+	takeErr error // when take is used up; nil is a short write
+	closed  bool
+}
+
+func (c *faultTransport) Read(p []byte) (int, error) {
+	if c.closed {
+		return 0, net.ErrClosed
+	}
+	if len(c.in) == 0 {
+		if c.readErr != nil {
+			return 0, c.readErr
+		}
+		return 0, os.ErrDeadlineExceeded
+	}
+	n := copy(p[:min(len(p), c.step)], c.in)
+	c.in = c.in[n:]
+	return n, nil
+}
+
+func (c *faultTransport) Write(p []byte) (int, error) {
+	if c.closed {
+		return 0, net.ErrClosed
+	}
+	n := min(len(p), c.take)
+	c.out = append(c.out, p[:n]...)
+	c.take -= n
+	if n < len(p) {
+		return n, c.takeErr
+	}
+	return n, nil
+}
+
+func (c *faultTransport) Close() error                     { c.closed = true; return nil }
+func (c *faultTransport) LocalAddr() net.Addr              { return &net.UnixAddr{} }
+func (c *faultTransport) RemoteAddr() net.Addr             { return &net.UnixAddr{} }
+func (c *faultTransport) SetDeadline(time.Time) error      { return nil }
+func (c *faultTransport) SetReadDeadline(time.Time) error  { return nil }
+func (c *faultTransport) SetWriteDeadline(time.Time) error { return nil }
+
+// What the bytes of a script mean to FuzzConn, modulo opCount. Each takes one byte
+// more, n, and those that send take n bytes after that.
+const (
+	opSendInner  = iota // the peer seals an inner plaintext
+	opSendBytes         // the peer sends bytes as they are
+	opSendUpdate        // the peer sends a KeyUpdate, requesting if n is odd
+	opRead
+	opWrite
+	opWriteBuffers
+	opKeyUpdate
+	opCloseWrite
+	opStep  // the transport returns n+1 bytes at a time
+	opTake  // the transport takes n bytes more
+	opError // the transport's reads and short writes end in an error
+	opEnd   // the transport has an end
+	opClose
+	opCount
+)
+
+// FuzzConn runs a connection by a script of what the peer, the caller and the
+// transport do. Whatever that is, all that leaves the connection can be opened in
+// order, holds what the caller's counts say, and ends with an alert at most;
+// errors stay and have their alert.
+func FuzzConn(f *testing.F) {
+	hello := []byte{opSendInner, 6, 'h', 'e', 'l', 'l', 'o', 23, opRead, 100}
+	f.Add(hello)
+	f.Add([]byte{opWrite, 100, opSendUpdate, 1, opRead, 9, opWrite, 50, opKeyUpdate, 1, opCloseWrite, 0, opWrite, 1})
+	f.Add(append([]byte{opStep, 0, opSendUpdate, 0}, append(hello, opSendInner, 3, 1, 0, 21, opRead, 5, opWrite, 7, opClose, 0)...))
+	f.Add([]byte{opSendInner, 3, 2, 40, 21, opRead, 1, opWrite, 9, opClose, 0})
+	f.Add([]byte{opSendInner, 6, 24, 0, 0, 1, 2, 22, opRead, 1, opWrite, 9, opClose, 0})
+	f.Add([]byte{opTake, 30, opWrite, 100, opWrite, 5, opClose, 0})
+	f.Add([]byte{opError, 0, opTake, 45, opWriteBuffers, 60, opWrite, 5, opRead, 5})
+	f.Add([]byte{opSendBytes, 6, 20, 3, 3, 0, 1, 1, opRead, 1, opClose, 0})
+	f.Add([]byte{opSendBytes, 4, 23, 3, 3, 0, opEnd, 0, opRead, 1, opRead, 1})
+	f.Add([]byte{opSendInner, 4, 4, 0, 0, 22, opRead, 3, opSendInner, 7, 5, 1, 2, 3, 4, 5, 22, opRead, 1})
+	f.Fuzz(func(t *testing.T, script []byte) {
+		watchdog := time.AfterFunc(20*time.Second, func() { panic("a script does not end") })
+		defer watchdog.Stop()
+		suite := aead.AES128GCM()
+		own := fuzzSecret[:]
+		remote := bytes.Repeat([]byte{7}, 32)
+		sealer, opener := record.NewSealer(record.SealerConfig{SoftLimit: 5}), record.NewOpener(record.OpenerConfig{})
+		if err := errors.Join(
+			sealer.SetTrafficSecret(record.EpochApplication, suite, own),
+			opener.SetTrafficSecret(record.EpochApplication, suite, remote),
+		); err != nil {
+			t.Fatal(err)
+		}
+		transport := &faultTransport{step: 1 << 20, take: 1 << 30}
+		var sent []record.Alert
+		c, err := record.NewConn(transport, record.ConnConfig{
+			Role: record.RoleClient, Sealer: sealer, Opener: opener,
+			OnAlert: func(a record.Alert, wasSent bool) {
+				if wasSent {
+					sent = append(sent, a)
+				}
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := newPeer(t, remote)
+		counted, updates := 0, 0
+		var readErr, writeErr error
+		closed := false
+		data := make([]byte, 40_000)
+		wrote := func(n int, err error) {
+			counted += n
+			if writeErr != nil && err != writeErr && err != readErr && !closed {
+				t.Errorf("write error %v after %v", err, writeErr)
+			}
+			if err != nil && writeErr == nil {
+				writeErr = err
+			}
+			if writeErr != nil && n != 0 && err == nil {
+				t.Errorf("%d bytes after %v", n, writeErr)
+			}
+		}
+		for len(script) >= 2 {
+			op, n := script[0]%opCount, int(script[1])
+			script = script[2:]
+			switch op {
+			case opSendInner:
+				n = min(n, len(script))
+				transport.in = p.seal(transport.in, script[:n])
+				script = script[n:]
+			case opSendBytes:
+				n = min(n, len(script))
+				transport.in = append(transport.in, script[:n]...)
+				script = script[n:]
+			case opSendUpdate:
+				transport.in = p.seal(transport.in, []byte{24, 0, 0, 1, byte(n & 1), 22})
+				next, err := aead.NextTrafficSecret(suite, remote)
+				if err != nil {
+					t.Fatal(err)
+				}
+				remote = next
+				p = newPeer(t, remote)
+			case opRead:
+				n, err := c.Read(data[:n*100])
+				var timeout interface{ Timeout() bool }
+				switch {
+				case readErr != nil && (n != 0 || err != readErr && !closed && len(data[:n*100]) > 0 && err != nil):
+					t.Errorf("read %d, %v after %v", n, err, readErr)
+				case err != nil && !closed && !(errors.As(err, &timeout) && timeout.Timeout()):
+					readErr = err
+				}
+				if n > 0 && err != nil {
+					t.Errorf("read %d and %v", n, err)
+				}
+			case opWrite:
+				size := n * n / 2
+				n, err := c.Write(data[:size])
+				if n > size || n < size && err == nil {
+					t.Errorf("wrote %d of %d, %v", n, size, err)
+				}
+				wrote(n, err)
+			case opWriteBuffers:
+				m, err := c.WriteBuffers([][]byte{data[:n], nil, data[:n*9], data[:1]})
+				wrote(int(m), err)
+			case opKeyUpdate:
+				if updates++; updates < 20 { // more in a row end a connection
+					wrote(0, c.KeyUpdate(n&1 == 1))
+				}
+			case opCloseWrite:
+				if err := c.CloseWrite(); err == nil && writeErr == nil {
+					writeErr = record.ErrClosed
+				}
+			case opStep:
+				transport.step = n + 1
+			case opTake:
+				transport.take = n
+			case opError:
+				transport.takeErr = io.ErrClosedPipe
+				transport.readErr = io.ErrClosedPipe
+			case opEnd:
+				transport.readErr = io.EOF
+			case opClose:
+				c.Close()
+				closed = true
+			}
+		}
+		c.Close()
+
+		// All that was taken, up to a record that was cut off, is ours and in order.
+		follow := record.NewOpener(record.OpenerConfig{})
+		if err := follow.SetTrafficSecret(record.EpochApplication, suite, own); err != nil {
+			t.Fatal(err)
+		}
+		got := 0
+		var alerts []record.Alert
+		for in := transport.out; len(in) > 0; {
+			rec, need, err := follow.Open(in)
+			if err != nil {
+				t.Fatalf("what was sent cannot be opened: %v", err)
+			}
+			if need > 0 {
+				break
+			}
+			in = in[rec.Size:]
+			if len(alerts) > 0 {
+				t.Fatalf("a record after %v", alerts)
+			}
+			switch rec.Type {
+			case record.ContentTypeApplicationData:
+				got += len(rec.Content)
+			case record.ContentTypeAlert:
+				alerts = append(alerts, record.Alert(rec.Content[1]))
+			case record.ContentTypeHandshake:
+				if err := follow.KeyUpdate(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if got != counted {
+			t.Errorf("the calls counted %d bytes, the peer has %d", counted, got)
+		}
+		if len(alerts) != len(sent) || len(alerts) == 1 && alerts[0] != sent[0] {
+			t.Errorf("sent %v, reported %v", alerts, sent)
+		}
+		if len(alerts) == 1 && alerts[0].IsError() && readErr != nil {
+			if want, ok := record.AlertOf(readErr); !ok || want != alerts[0] {
+				t.Errorf("sent %v for %v", alerts[0], readErr)
+			}
+		}
+	})
+}
+
+// FuzzMessages compares the parsers of alerts, handshake messages and KeyUpdates
+// with plain readings of the specification, for any bytes in any pieces.
+func FuzzMessages(f *testing.F) {
+	f.Add([]byte{24, 0, 0, 1, 0}, uint8(1), uint16(10))
+	f.Add([]byte{24, 0, 0, 1, 2, 4, 0, 0, 0, 4, 1, 0, 0}, uint8(3), uint16(100))
+	f.Add([]byte{2, 40}, uint8(0), uint16(0))
+	f.Add([]byte{1, 0, 0, 200}, uint8(2), uint16(199))
+	f.Fuzz(func(t *testing.T, data []byte, piece uint8, limit uint16) {
+		a, err := record.ParseAlert(data)
+		if (err == nil) != (len(data) == 2) || err == nil && byte(a) != data[1] {
+			t.Errorf("alert %x: %v, %v", data, a, err)
+		}
+		request, err := record.ParseKeyUpdate(data)
+		wellFormed := len(data) == 5 && bytes.Equal(data[:4], []byte{24, 0, 0, 1})
+		var want error
+		switch {
+		case !wellFormed:
+			want = record.ErrMalformedMessage
+		case data[4] > 1:
+			want = record.ErrKeyUpdateRequest
+		}
+		if err != want || err == nil && request != (data[4] == 1) {
+			t.Errorf("KeyUpdate %x: %v, %v", data, request, err)
+		}
+
+		// The messages, as the specification has them.
+		var messages [][]byte
+		rest := data
+		tooLong := false
+		for len(rest) >= 4 {
+			size := int(rest[1])<<16 | int(rest[2])<<8 | int(rest[3])
+			if tooLong = size > int(limit); tooLong || len(rest) < 4+size {
+				break
+			}
+			messages = append(messages, rest[:4+size])
+			rest = rest[4+size:]
+		}
+		r := record.NewHandshakeReader(int(limit))
+		var got [][]byte
+		err = nil
+		for in := data; len(in) > 0 && err == nil; {
+			n := min(int(piece)+1, len(in))
+			if err = r.Append(in[:n]); err != nil {
+				break
+			}
+			in = in[n:]
+			for {
+				var m []byte
+				if m, err = r.Next(); m == nil || err != nil {
+					break
+				}
+				got = append(got, bytes.Clone(m))
+			}
+		}
+		if tooLong != errors.Is(err, record.ErrHandshakeSize) || !tooLong && (err != nil || r.Empty() != (len(rest) == 0)) {
+			t.Fatalf("%x in pieces of %d: %v, %d bytes left", data, int(piece)+1, err, len(rest))
+		}
+		if len(got) != len(messages) {
+			t.Fatalf("%d messages, want %d", len(got), len(messages))
+		}
+		for i := range got {
+			if !bytes.Equal(got[i], messages[i]) {
+				t.Errorf("message %d differs", i)
+			}
+		}
+	})
+}
