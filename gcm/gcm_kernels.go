@@ -39,8 +39,7 @@ func sealSplit(k *asm.Key, out, prefix []byte, n asm.Nonce, ad asm.AD) {
 		// A record's content type: as a value it costs no seam.
 		k.SealTrailer(dst, src, len(prefix), out[len(prefix)], n, ad)
 	default:
-		pieces := [2][]byte{prefix, out[len(prefix):size]}
-		k.SealPieces(dst, size, pieces[:], n, ad)
+		k.SealSplit(dst, src, len(prefix), size, n, ad)
 	}
 }
 
@@ -68,8 +67,7 @@ func openSplit(k *asm.Key, prefix, buf []byte, n asm.Nonce, ad asm.AD) bool {
 		}
 		return ok
 	default:
-		pieces := [2][]byte{prefix, buf[len(prefix):size]}
-		return k.OpenPieces(pieces[:], src, size, n, ad)
+		return k.OpenSplit(dst, src, len(prefix), size, n, ad)
 	}
 }
 

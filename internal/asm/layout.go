@@ -19,7 +19,6 @@ const (
 	layoutFinal      = 48
 	layoutNext       = 56
 	layoutEnd        = 64
-	layoutList       = 72
 	layoutRunText    = 0
 	layoutRunSize    = 8
 	layoutRunLen     = 16

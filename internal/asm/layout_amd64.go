@@ -17,7 +17,6 @@ var (
 	_ = [1]struct{}{}[unsafe.Offsetof(stream{}.mask)-layoutMask]
 	_ = [1]struct{}{}[unsafe.Offsetof(stream{}.next)-layoutNext]
 	_ = [1]struct{}{}[unsafe.Offsetof(stream{}.end)-layoutEnd]
-	_ = [1]struct{}{}[unsafe.Offsetof(stream{}.list)-layoutList]
 	_ = [1]struct{}{}[unsafe.Offsetof(stream{}.size)-layoutSize]
 	_ = [1]struct{}{}[unsafe.Offsetof(stream{}.counter)-layoutCounter]
 	_ = [1]struct{}{}[unsafe.Offsetof(stream{}.final)-layoutFinal]

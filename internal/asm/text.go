@@ -21,11 +21,10 @@ type stream struct {
 	counter uint64          // of the block that this call begins with, 0 in the first call
 	final   uint64          // 1 in the last call, else 0
 
-	// next and end are where in this struct the next run is, and where the
-	// last one ends, as offsets: a pointer into itself would send it to the
-	// heap. The first run is an argument of the kernel.
+	// The first run is an argument of the kernel. The others stand behind this
+	// struct, from next to end, offsets from its beginning: a pointer would
+	// send it to the heap.
 	next, end uint64
-	list      [maxRuns]run
 }
 
 // A run is a part of a text that is in one place: for a seal, where text is
@@ -35,12 +34,8 @@ type run struct {
 	size uint64
 }
 
-// maxRuns is the number of runs in one call: a seam takes two. More would cost
-// more to clear in each call than they save; not tuned.
-const maxRuns = 9
-
 // shape is the sizes of a backend's longest short text, and of its batches, in
-// bytes.
+// bytes. batch is a power of two, and firstBatch is slots 0 and 1 less.
 type shape struct {
 	short, firstBatch, batch int
 }
@@ -50,25 +45,20 @@ var shapes = [backends]shape{
 	VAES:  {vaesShortSize, vaesFirstBatchSize, vaesBatchSize},
 }
 
+// notText is the size of what batch 0 has in the place of text.
+const notText = 2 * blockSize
+
 // up and down round an offset in a text to where a batch ends, or to 0.
 
-func (s shape) up(offset int) int {
+func (s *shape) up(offset int) int {
 	if offset == 0 {
 		return 0
 	}
-	if offset <= s.firstBatch {
-		return s.firstBatch
-	}
-	gap := s.batch - s.firstBatch
-	return (offset+gap+s.batch-1)&^(s.batch-1) - gap
+	return (offset+notText+s.batch-1)&^(s.batch-1) - notText
 }
 
-func (s shape) down(offset int) int {
-	if offset < s.firstBatch {
-		return 0
-	}
-	gap := s.batch - s.firstBatch
-	return (offset+gap)&^(s.batch-1) - gap
+func (s *shape) down(offset int) int {
+	return max((offset+notText)&^(s.batch-1)-notText, 0)
 }
 
 // prepare makes sure that k has the powers for size bytes of text.
@@ -96,10 +86,47 @@ const sealTrailer = 1 << 8
 //
 //go:noinline
 func (k *Key) sealLong(dst, src *byte, size int, trailer uint64, n Nonce, ad AD) {
-	s := sealing(k, dst, size+int(trailer>>8), n, ad)
-	s.trailer = trailer
-	s.add(src, size)
-	s.call(true)
+	var c calls
+	c.begin(k, dst, size+int(trailer>>8), n, ad)
+	c.trailer = trailer
+	c.add(src, size)
+	c.call(true)
+}
+
+// SealSplit is Seal for a text of size bytes that begins with prefix bytes at
+// src and goes on at dst+prefix, where it is sealed in place.
+//
+// Whole batches are read from src. The rest, less than a batch, is moved to
+// its place.
+func (k *Key) SealSplit(dst, src *byte, prefix, size int, n Nonce, ad AD) {
+	k.prepare(size)
+	text, apart := unsafe.Slice(dst, size), unsafe.Slice(src, prefix)
+	seam := shapes[k.backend].down(prefix)
+	if seam < splitSize || size > maxCall {
+		seam = 0
+	}
+	copy(text[seam:], apart[seam:])
+	if seam == 0 {
+		k.Seal(dst, dst, size, n, ad)
+		return
+	}
+	s := splitStream(size, seam, &text[seam])
+	k.sealStream(dst, src, uint64(seam), 0, n, ad, uint64(size)*8, &s.stream)
+}
+
+// split is a stream of two runs and one call.
+type split struct {
+	stream
+	rest [1]run
+}
+
+func splitStream(size, seam int, rest *byte) (s split) {
+	s.size = uint64(size)
+	s.final = 1
+	s.next = uint64(unsafe.Offsetof(s.rest))
+	s.end = uint64(unsafe.Sizeof(s))
+	s.rest[0] = run{rest, uint64(size - seam)}
+	return s
 }
 
 // SealPieces writes the ciphertext of pieces, size bytes together, and the tag
@@ -108,23 +135,36 @@ func (k *Key) sealLong(dst, src *byte, size int, trailer uint64, n Nonce, ad AD)
 // Where a piece has whole batches they are read from it. The rest is moved to
 // its place in dst and sealed there: less than a batch on each side of a seam.
 func (k *Key) SealPieces(dst *byte, size int, pieces [][]byte, n Nonce, ad AD) {
-	k.prepare(size)
-	s := sealing(k, dst, size, n, ad)
-	w := walk{shape: s.shape, text: dst, size: size}
-	for _, p := range pieces {
-		c := w.next(p)
-		if c.inPlace {
-			continue
+	text := unsafe.Slice(dst, size)
+	if size < gatherSize {
+		for _, p := range pieces {
+			if len(p) > 0 && &p[0] != &text[0] {
+				copy(text, p)
+			}
+			text = text[len(p):]
 		}
-		copy(w.slice(c.begin, c.direct), p)
-		if c.direct < c.rest {
-			s.add(w.at(c.place), c.direct-c.place)
-			s.add(&p[c.direct-c.begin], c.rest-c.direct)
-		}
-		copy(w.slice(c.rest, c.end), p[c.rest-c.begin:])
+		k.Seal(dst, dst, size, n, ad)
+		return
 	}
-	s.add(w.at(w.place), size-w.place)
-	s.call(true)
+	k.prepare(size)
+	var c calls
+	c.begin(k, dst, size, n, ad)
+	offset := 0
+	for _, p := range pieces {
+		place := text[offset : offset+len(p)]
+		if len(p) > 0 && &p[0] != &place[0] {
+			from, to := c.direct(offset, len(p))
+			copy(place[:from], p)
+			if from < to {
+				c.addPlace(offset+from, offset+to)
+				c.add(&p[from], to-from)
+			}
+			copy(place[to:], p[to:])
+		}
+		offset += len(p)
+	}
+	c.addPlace(size, size)
+	c.call(true)
 }
 
 // Open writes the plaintext of size bytes of ciphertext at src, behind which
@@ -146,11 +186,37 @@ func (k *Key) OpenTrailer(dst, src *byte, size int, n Nonce, ad AD) (ok bool, tr
 //
 //go:noinline
 func (k *Key) openLong(dst, src *byte, size int, trailer uint64, n Nonce, ad AD) (ok bool, last byte) {
-	s := opening(k, src, size+int(trailer), n, ad)
-	s.trailer = trailer
-	s.add(dst, size)
-	s.call(true)
-	return s.ok, s.last
+	var c calls
+	c.begin(k, src, size+int(trailer), n, ad)
+	c.opens = true
+	c.trailer = trailer
+	c.add(dst, size)
+	c.call(true)
+	return c.ok, c.last
+}
+
+// OpenSplit is Open for a plaintext of size bytes of which the first prefix
+// bytes go to dst, and the others replace their ciphertext.
+//
+// Whole batches go to dst at once. The rest, less than a batch, is opened where
+// it stands, moved if the tag is right, and erased there. If the tag is not
+// right all of dst and what is opened in place must be erased.
+func (k *Key) OpenSplit(dst, src *byte, prefix, size int, n Nonce, ad AD) (ok bool) {
+	k.prepare(size)
+	text, apart := unsafe.Slice(src, size), unsafe.Slice(dst, prefix)
+	seam := shapes[k.backend].down(prefix)
+	if seam < splitSize || size > maxCall {
+		seam = 0
+		ok = k.Open(src, src, size, n, ad)
+	} else {
+		s := splitStream(size, seam, &text[seam])
+		ok, _ = k.openStream(dst, src, uint64(seam), 0, n, ad, uint64(size)*8, &s.stream)
+	}
+	if ok {
+		copy(apart[seam:], text[seam:])
+	}
+	clear(text[seam:prefix])
+	return ok
 }
 
 // OpenPieces is Open for a plaintext that goes to pieces, size bytes together.
@@ -160,97 +226,86 @@ func (k *Key) openLong(dst, src *byte, size int, trailer uint64, n Nonce, ad AD)
 // where it stands, and moved when the tag is known to be right. What stood
 // where it was moved from, or would have been, is zeros in the end. If the tag
 // is not right the pieces must be erased.
-func (k *Key) OpenPieces(pieces [][]byte, src *byte, size int, n Nonce, ad AD) bool {
+func (k *Key) OpenPieces(pieces [][]byte, src *byte, size int, n Nonce, ad AD) (ok bool) {
+	text := unsafe.Slice(src, size)
+	if size < gatherSize {
+		ok = k.Open(src, src, size, n, ad)
+		for _, p := range pieces {
+			moveOut(p, text[:len(p)], ok)
+			text = text[len(p):]
+		}
+		return ok
+	}
 	k.prepare(size)
-	s := opening(k, src, size, n, ad)
-	start := walk{shape: s.shape, text: src, size: size}
-	w := start
+	var c calls
+	c.begin(k, src, size, n, ad)
+	c.opens = true
+	offset := 0
 	for _, p := range pieces {
-		if c := w.next(p); !c.inPlace && c.direct < c.rest {
-			s.add(w.at(c.place), c.direct-c.place)
-			s.add(&p[c.direct-c.begin], c.rest-c.direct)
+		if len(p) > 0 && &p[0] != &text[offset] {
+			if from, to := c.direct(offset, len(p)); from < to {
+				c.addPlace(offset+from, offset+to)
+				c.add(&p[from], to-from)
+			}
 		}
+		offset += len(p)
 	}
-	s.add(w.at(w.place), size-w.place)
-	s.call(true)
+	c.addPlace(size, size)
+	c.call(true)
 
-	w = start
+	offset = 0
 	for _, p := range pieces {
-		c := w.next(p)
-		if c.inPlace {
-			continue
+		place := text[offset : offset+len(p)]
+		if len(p) > 0 && &p[0] != &place[0] {
+			from, to := c.direct(offset, len(p))
+			moveOut(p[:from], place[:from], c.ok)
+			moveOut(p[to:], place[to:], c.ok)
 		}
-		before, behind := w.slice(c.begin, c.direct), w.slice(c.rest, c.end)
-		if s.ok {
-			copy(p, before)
-			copy(p[c.rest-c.begin:], behind)
-		}
-		clear(before)
-		clear(behind)
+		offset += len(p)
 	}
-	return s.ok
+	return c.ok
 }
 
-// A walk goes over the pieces of a text and decides which parts of them a
-// kernel reads or writes where they are. The text has a place of its own, the
-// output of a seal or the input of an open, where the other parts are.
-type walk struct {
-	shape
-	text *byte
-	size int
-
-	offset int // of the next piece in the text
-	place  int // where the last direct part ends: what follows is in its place
+// moveOut moves plaintext, which may stand where it goes, from place to p if
+// it is verified. Elsewhere it leaves zeros in place.
+func moveOut(p, place []byte, verified bool) {
+	if len(p) == 0 || &p[0] == &place[0] {
+		return
+	}
+	if verified {
+		copy(p, place)
+	}
+	clear(place)
 }
 
-// A cut is where a piece stands in the text, by offset, and what of it is
-// direct: that from direct to rest.
-type cut struct {
-	begin, direct, rest, end int
+const (
+	// splitSize is the shortest prefix, in whole batches, that is sealed or
+	// opened where it is, if the rest is elsewhere, and gatherSize the shortest
+	// text that is if it is in pieces. Below them it is cheaper to move bytes
+	// than to have the kernel change from one place to another.
+	splitSize  = 1024
+	gatherSize = 4096
+)
 
-	place   int  // where the direct part before ends
-	inPlace bool // all of the piece is where the text is
-}
-
-func (w *walk) next(p []byte) cut {
-	c := cut{begin: w.offset, end: w.offset + len(p), place: w.place}
-	w.offset = c.end
-	c.direct, c.rest = c.end, c.end
-	if len(p) == 0 || unsafe.SliceData(p) == w.at(c.begin) {
-		c.inPlace = true
-		return c
-	}
-	from, to := w.up(c.begin), w.down(c.end)
-	if c.end == w.size {
-		to = c.end
-	}
-	if to-from >= w.batch {
-		c.direct, c.rest = from, to
-		w.place = to
-	}
-	return c
-}
-
-// at is the address of an offset in the text, which may be its end.
-func (w *walk) at(offset int) *byte { return (*byte)(unsafe.Add(unsafe.Pointer(w.text), offset)) }
-
-func (w *walk) slice(begin, end int) []byte { return unsafe.Slice(w.at(begin), end-begin) }
-
-// calls turns runs into as many calls of a kernel as it takes.
+// calls turns a text, which may be in many places, into as many calls of a
+// kernel as it takes. The text has a place of its own, the output of a seal or
+// the input of an open, where what is not elsewhere is.
 type calls struct {
 	stream
+	list [maxRuns]run // behind stream, where kernels look
 
 	key     *Key
-	shape   shape
-	text    *byte // all of the output of a seal or the input of an open
-	total   int   // its size without the tag
+	shape   *shape
+	text    *byte // the text's place
+	total   int   // its size
 	opens   bool
 	trailer uint64
 	nonce   Nonce
 	ad      AD
 
+	place  int // offset in the text behind the last part that is elsewhere
 	runs   int // in list
-	offset int // in the text of the first of them
+	offset int // in the text, of the first of them
 	listed int // bytes in them
 
 	// The results of the last call of an open.
@@ -258,42 +313,71 @@ type calls struct {
 	last byte
 }
 
-func sealing(k *Key, dst *byte, size int, n Nonce, ad AD) calls {
-	return calls{key: k, shape: shapes[k.backend], text: dst, total: size, nonce: n, ad: ad}
+// maxRuns is the number of runs in one call: a seam takes two.
+const maxRuns = 5
+
+func (c *calls) begin(k *Key, text *byte, size int, n Nonce, ad AD) {
+	c.key, c.shape = k, &shapes[k.backend]
+	c.text, c.total = text, size
+	c.nonce, c.ad = n, ad
 }
 
-func opening(k *Key, src *byte, size int, n Nonce, ad AD) calls {
-	return calls{key: k, shape: shapes[k.backend], text: src, total: size, nonce: n, ad: ad, opens: true}
-}
-
-// add appends a run, and makes calls when there is enough for one.
-func (c *calls) add(text *byte, size int) {
-	for size > 0 {
-		n := size
-		// A run of less than a batch is the last one, or the first. It joins
-		// those before it, whatever their number and size.
-		if size >= c.shape.batch {
-			at := c.offset + c.listed
-			if c.listed+size > maxCall {
-				n = c.shape.down(c.offset+maxCall) - at
-			}
-			if c.runs == maxRuns-1 || n < c.shape.batch {
-				c.call(false)
-				continue
-			}
-			if size-n < c.shape.batch {
-				n = size
-			}
-		}
-		c.list[c.runs] = run{text, uint64(n)}
-		c.runs++
-		c.listed += n
-		if size -= n; size > 0 {
-			// Not behind the last byte: that address may be another object's,
-			// or none, and the collector does not suffer the latter.
-			text = (*byte)(unsafe.Add(unsafe.Pointer(text), n))
-		}
+// direct returns the part of a piece of n bytes, which stands at offset in the
+// text, that a kernel can read or write elsewhere: whole batches, and the rest
+// of the last piece. from is to if there is none.
+func (c *calls) direct(offset, n int) (from, to int) {
+	from = c.shape.up(offset)
+	to = offset + n
+	if to != c.total {
+		to = c.shape.down(to)
 	}
+	if to-from < c.shape.batch {
+		return 0, 0
+	}
+	return from - offset, to - offset
+}
+
+// addPlace adds a run for what is in its place before from. What follows from
+// there up to to is elsewhere.
+func (c *calls) addPlace(from, to int) {
+	c.add((*byte)(unsafe.Add(unsafe.Pointer(c.text), c.place)), from-c.place)
+	c.place = to
+}
+
+// add appends a run.
+func (c *calls) add(text *byte, size int) {
+	if size == 0 {
+		return
+	}
+	if c.runs == maxRuns-1 || c.listed+size > maxCall {
+		text, size = c.addMany(text, size)
+	}
+	c.list[c.runs] = run{text, uint64(size)}
+	c.runs++
+	c.listed += size
+}
+
+// addMany makes calls until what it returns, the end of the run, can be
+// appended.
+func (c *calls) addMany(text *byte, size int) (*byte, int) {
+	// A run of less than a batch is the last one. It joins those before it,
+	// whatever their number and size.
+	for size >= c.shape.batch && (c.runs == maxRuns-1 || c.listed+size > maxCall) {
+		at := c.offset + c.listed
+		n := min(c.shape.down(c.offset+maxCall), at+size) - at
+		if c.runs < maxRuns-1 && n >= c.shape.batch {
+			if size-n < c.shape.batch {
+				return text, size
+			}
+			c.list[c.runs] = run{text, uint64(n)}
+			c.runs++
+			c.listed += n
+			text = (*byte)(unsafe.Add(unsafe.Pointer(text), n))
+			size -= n
+		}
+		c.call(false)
+	}
+	return text, size
 }
 
 // call makes a call for the runs in the list and empties it. Only the last
@@ -302,8 +386,8 @@ func (c *calls) call(final bool) {
 	s := &c.stream
 	first := c.list[0]
 	s.size = uint64(c.listed)
-	s.next = uint64(unsafe.Offsetof(s.list) + unsafe.Sizeof(first))
-	s.end = uint64(unsafe.Offsetof(s.list) + unsafe.Sizeof(first)*uintptr(c.runs))
+	s.next = uint64(unsafe.Offsetof(c.list) + unsafe.Sizeof(first))
+	s.end = uint64(unsafe.Offsetof(c.list) + unsafe.Sizeof(first)*uintptr(c.runs))
 	trailer := uint64(0)
 	if final {
 		s.final = 1
@@ -313,7 +397,7 @@ func (c *calls) call(final bool) {
 	}
 	if c.offset > 0 {
 		// Text begins with counter 2.
-		s.counter = uint64(c.offset)/blockSize + 2
+		s.counter = uint64(c.offset+notText) / blockSize
 	}
 	if final && c.offset == 0 && c.runs <= 1 {
 		s = nil // all there is

@@ -54,7 +54,6 @@ const (
 	streamFinal   = 48
 	streamNext    = 56
 	streamEnd     = 64
-	streamList    = 72
 
 	runText = 0
 	runSize = 8
@@ -89,7 +88,6 @@ func writeLayout(path string) error {
 		{"layoutFinal", streamFinal},
 		{"layoutNext", streamNext},
 		{"layoutEnd", streamEnd},
-		{"layoutList", streamList},
 		{"layoutRunText", runText},
 		{"layoutRunSize", runSize},
 		{"layoutRunLen", runLen},
