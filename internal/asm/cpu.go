@@ -1,11 +1,14 @@
 package asm
 
+import "slices"
+
 // processor is what the choice of a backend depends on. It is plain data, so
 // that tests can make processors that they do not have.
 type processor struct {
 	// What golang.org/x/sys/cpu says. GODEBUG=cpu.aes=off and the like take
 	// fields away here, and with them all that needs them.
-	aes, pclmulqdq, ssse3, sse41, avx, avx2 bool
+	aes, pclmulqdq, ssse3, sse41, avx, avx2, bmi2 bool
+	avx512, avx512f, avx512bw, avx512vl, avx512dq bool
 
 	// osxsave says that the operating system saves vector registers as xcr0
 	// has it, and that xcr0 is valid.
@@ -16,6 +19,13 @@ type processor struct {
 	// golang.org/x/sys/cpu has its bits for VAES and VPCLMULQDQ only together
 	// with AVX-512.
 	leaf7 uint32
+
+	// The vendor, family and model that CPUID reports.
+	intel         bool
+	family, model int
+
+	// darwin says that the operating system is Darwin.
+	darwin bool
 }
 
 const (
@@ -24,6 +34,10 @@ const (
 
 	// xcr0YMM are the bits of XCR0 for XMM and for the upper halves of YMM.
 	xcr0YMM = 1<<1 | 1<<2
+
+	// xcr0ZMM are those and the ones for mask registers, for the upper halves
+	// of ZMM 0 to 15, and for ZMM 16 to 31.
+	xcr0ZMM = xcr0YMM | 1<<5 | 1<<6 | 1<<7
 )
 
 // savesYMM reports whether the operating system keeps YMM registers, and with
@@ -41,6 +55,32 @@ func (p processor) canVAES() bool {
 		p.leaf7&leaf7VAES != 0 && p.leaf7&leaf7VPCLMULQDQ != 0
 }
 
+// savesZMM is savesYMM for all that AVX-512 has.
+func (p processor) savesZMM() bool { return p.osxsave && p.xcr0&xcr0ZMM == xcr0ZMM }
+
+// canAVX512 is the list of what kernels with ZMM registers require.
+func (p processor) canAVX512() bool {
+	return p.canVAES() && p.bmi2 && p.savesZMM() &&
+		p.avx512 && p.avx512f && p.avx512bw && p.avx512vl && p.avx512dq
+}
+
+// avoidsZMM reports whether ZMM registers are better left alone where they work.
+//
+// Intel's processors from Skylake-X to Tiger Lake lower their clock for a while
+// after they have used them, for all that runs on them then. The list is that
+// of the Linux kernel's crypto code (zmm_exclusion_list), which avoids ZMM for
+// this reason.
+//
+// Darwin has lost mask registers in signals (Go issue 49233).
+func (p processor) avoidsZMM() bool {
+	return p.darwin || p.intel && p.family == 6 && slices.Contains([]int{
+		0x55,                   // Skylake-X, Cascade Lake, Cooper Lake
+		0x6a, 0x6c, 0x7d, 0x7e, // Ice Lake
+		0x9d,       // Ice Lake NNPI
+		0x8c, 0x8d, // Tiger Lake
+	}, p.model)
+}
+
 // can returns the backends that work on p.
 func (p processor) can() (s set) {
 	if p.canAESNI() {
@@ -55,3 +95,16 @@ func (p processor) can() (s set) {
 // choose returns the backends that are worth using on p, all that work: 32-byte
 // vectors cost no processor that has VAES its clock speed.
 func (p processor) choose() set { return p.can() }
+
+// familyAndModel decodes EAX of CPUID leaf 1 (Intel SDM, Volume 2, CPUID).
+func familyAndModel(signature uint32) (family, model int) {
+	family = int(signature >> 8 & 0xf)
+	model = int(signature >> 4 & 0xf)
+	if family == 6 || family == 15 {
+		model |= int(signature>>16&0xf) << 4
+	}
+	if family == 15 {
+		family += int(signature >> 20 & 0xff)
+	}
+	return family, model
+}

@@ -2,7 +2,11 @@
 
 package asm
 
-import "golang.org/x/sys/cpu"
+import (
+	"runtime"
+
+	"golang.org/x/sys/cpu"
+)
 
 // machine is the processor that this process runs on.
 var machine = func() processor {
@@ -13,9 +17,22 @@ var machine = func() processor {
 		sse41:     cpu.X86.HasSSE41,
 		avx:       cpu.X86.HasAVX,
 		avx2:      cpu.X86.HasAVX2,
+		bmi2:      cpu.X86.HasBMI2,
+		avx512:    cpu.X86.HasAVX512,
+		avx512f:   cpu.X86.HasAVX512F,
+		avx512bw:  cpu.X86.HasAVX512BW,
+		avx512vl:  cpu.X86.HasAVX512VL,
+		avx512dq:  cpu.X86.HasAVX512DQ,
 		osxsave:   cpu.X86.HasOSXSAVE,
+		darwin:    runtime.GOOS == "darwin",
 	}
-	if maxLeaf, _, _, _ := cpuid(0, 0); maxLeaf >= 7 {
+	maxLeaf, b, c, d := cpuid(0, 0)
+	p.intel = b == 0x756e6547 && d == 0x49656e69 && c == 0x6c65746e // "GenuineIntel"
+	if maxLeaf >= 1 {
+		signature, _, _, _ := cpuid(1, 0)
+		p.family, p.model = familyAndModel(signature)
+	}
+	if maxLeaf >= 7 {
 		_, _, p.leaf7, _ = cpuid(7, 0)
 	}
 	if p.osxsave {

@@ -13,10 +13,12 @@ import (
 
 // full is a processor on which everything works.
 var full = processor{
-	aes: true, pclmulqdq: true, ssse3: true, sse41: true, avx: true, avx2: true,
+	aes: true, pclmulqdq: true, ssse3: true, sse41: true, avx: true, avx2: true, bmi2: true,
+	avx512: true, avx512f: true, avx512bw: true, avx512vl: true, avx512dq: true,
 	osxsave: true,
 	xcr0:    0xe7,
 	leaf7:   leaf7VAES | leaf7VPCLMULQDQ,
+	intel:   true, family: 6, model: 0xcf, // Emerald Rapids
 }
 
 // TestCan takes one thing at a time from a processor that has all.
@@ -75,8 +77,81 @@ func TestCan(t *testing.T) {
 func TestEveryFieldCounts(t *testing.T) {
 	v := reflect.ValueOf(full)
 	for i := range v.NumField() {
-		if v.Field(i).IsZero() {
-			t.Errorf("the processor that has everything lacks %s", v.Type().Field(i).Name)
+		if name := v.Type().Field(i).Name; v.Field(i).IsZero() && name != "darwin" {
+			t.Errorf("the processor that has everything lacks %s", name)
+		}
+	}
+}
+
+// TestZMM takes one thing at a time from a processor that can use ZMM.
+func TestZMM(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(p *processor)
+		can    bool
+		avoids bool
+	}{
+		{"nothing", func(p *processor) {}, true, false},
+		{"what vaes needs", func(p *processor) { p.leaf7 = 0 }, false, false},
+		{"BMI2", func(p *processor) { p.bmi2 = false }, false, false},
+		{"AVX-512, switched off", func(p *processor) { p.avx512 = false }, false, false},
+		{"AVX512F", func(p *processor) { p.avx512f = false }, false, false},
+		{"AVX512BW", func(p *processor) { p.avx512bw = false }, false, false},
+		{"AVX512VL", func(p *processor) { p.avx512vl = false }, false, false},
+		{"AVX512DQ", func(p *processor) { p.avx512dq = false }, false, false},
+		{"OSXSAVE", func(p *processor) { p.osxsave = false }, false, false},
+
+		// XCR0 bits: 1 XMM, 2 YMM, 5 mask registers, 6 upper halves of ZMM 0 to
+		// 15, 7 ZMM 16 to 31.
+		{"XCR0 without any of AVX-512", func(p *processor) { p.xcr0 = 0x07 }, false, false},
+		{"XCR0 without XMM", func(p *processor) { p.xcr0 = 0xe5 }, false, false},
+		{"XCR0 without YMM", func(p *processor) { p.xcr0 = 0xe3 }, false, false},
+		{"XCR0 without masks", func(p *processor) { p.xcr0 = 0xc7 }, false, false},
+		{"XCR0 without upper halves", func(p *processor) { p.xcr0 = 0xa7 }, false, false},
+		{"XCR0 without ZMM 16 to 31", func(p *processor) { p.xcr0 = 0x67 }, false, false},
+		{"x87", func(p *processor) { p.xcr0 = 0xe6 }, true, false},
+		{"bits above", func(p *processor) { p.xcr0 = 0x602e7 }, true, false},
+
+		// That it can and that it should are two things.
+		{"Skylake-X to Cooper Lake", func(p *processor) { p.model = 0x55 }, true, true},
+		{"Ice Lake-SP", func(p *processor) { p.model = 0x6a }, true, true},
+		{"Ice Lake", func(p *processor) { p.model = 0x7e }, true, true},
+		{"Tiger Lake", func(p *processor) { p.model = 0x8c }, true, true},
+		{"Tiger Lake-H", func(p *processor) { p.model = 0x8d }, true, true},
+		{"Rocket Lake", func(p *processor) { p.model = 0xa7 }, true, false},
+		{"Sapphire Rapids", func(p *processor) { p.model = 0x8f }, true, false},
+		{"Zen 4", func(p *processor) { p.intel, p.family, p.model = false, 25, 0x11 }, true, false},
+		{"another vendor's model 0x6a", func(p *processor) { p.intel, p.model = false, 0x6a }, true, false},
+		{"another family's model 0x6a", func(p *processor) { p.family, p.model = 19, 0x6a }, true, false},
+		{"Darwin", func(p *processor) { p.darwin = true }, true, true},
+	} {
+		p := full
+		test.change(&p)
+		if got := p.canAVX512(); got != test.can {
+			t.Errorf("%s: can use ZMM: %v, want %v", test.name, got, test.can)
+		}
+		if got := p.avoidsZMM(); got != test.avoids {
+			t.Errorf("%s: avoids ZMM: %v, want %v", test.name, got, test.avoids)
+		}
+	}
+}
+
+func TestFamilyAndModel(t *testing.T) {
+	for _, test := range []struct {
+		signature     uint32
+		family, model int
+	}{
+		{0x00050654, 6, 0x55},  // Skylake-SP
+		{0x000606a6, 6, 0x6a},  // Ice Lake-SP
+		{0x000c06f2, 6, 0xcf},  // Emerald Rapids
+		{0x000806c1, 6, 0x8c},  // Tiger Lake
+		{0x00a00f11, 25, 0x01}, // Zen 3
+		{0x00a10f11, 25, 0x11}, // Zen 4
+		{0x00000f4a, 15, 4},    // Pentium 4
+		{0x00000543, 5, 4},     // Pentium MMX
+	} {
+		if family, model := familyAndModel(test.signature); family != test.family || model != test.model {
+			t.Errorf("%#x is family %d, model %#x, want %d and %#x", test.signature, family, model, test.family, test.model)
 		}
 	}
 }

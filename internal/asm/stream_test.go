@@ -352,3 +352,60 @@ func TestAllocations(t *testing.T) {
 		}
 	}
 }
+
+// TestSplit seals and opens texts whose first part is elsewhere, with seams
+// around where batches end and where the way to do it changes.
+func TestSplit(t *testing.T) {
+	forEachKernel(t, func(t *testing.T, b Backend, keySize int) {
+		f := newFixture(t, b, keySize, false)
+		text := filled(maxCall+4000, 6)
+		data := filled(5, 7)
+		out, buf := make([]byte, len(text)+TagSize), make([]byte, len(text)+TagSize)
+		try := func(prefix, size int) {
+			text, out, buf := text[:size], out[:size+TagSize], buf[:size+TagSize]
+			nonce := Nonce{Lo: uint64(prefix), Hi: uint64(size)}
+			ad := f.AD(data)
+			want := f.oracle.Seal(nil, f.nonce(nonce), text, data)
+			where := fmt.Sprintf("%d bytes of %d apart", prefix, size)
+
+			clear(out)
+			copy(out[prefix:], text[prefix:])
+			f.SealSplit(address(out), address(text), prefix, size, nonce, ad)
+			if !bytes.Equal(out, want) {
+				t.Fatalf("%s: seal differs", where)
+			}
+
+			copy(buf, want)
+			clear(out)
+			ok := f.OpenSplit(address(out), address(buf), prefix, size, nonce, ad)
+			if !ok || !bytes.Equal(out[:prefix], text[:prefix]) || !bytes.Equal(buf[prefix:size], text[prefix:]) {
+				t.Fatalf("%s: open differs", where)
+			}
+			if !bytes.Equal(out[prefix:], make([]byte, size+TagSize-prefix)) || !bytes.Equal(buf[size:], want[size:]) {
+				t.Fatalf("%s: open wrote beside its outputs", where)
+			}
+			for i, c := range buf[:prefix] {
+				if c != 0 && c != want[i] {
+					t.Fatalf("%s: open left plaintext at %d", where, i)
+				}
+			}
+
+			copy(buf, want)
+			buf[size] ^= 1
+			if f.OpenSplit(address(out), address(buf), prefix, size, nonce, ad) {
+				t.Fatalf("%s: a forged tag opened", where)
+			}
+			for i, c := range buf[:prefix] {
+				if c != 0 && c != want[i] {
+					t.Fatalf("%s: refused open left plaintext at %d", where, i)
+				}
+			}
+		}
+		for _, prefix := range []int{0, 1, 95, 96, 97, 223, 224, 225, 1000, splitSize - 33, splitSize - 32, splitSize - 31,
+			splitSize, splitSize + 96, splitSize + 224, 1504, 2000, 2015, 2016, 2017, maxCall - 32, maxCall} {
+			for _, rest := range []int{0, 1, 2, 15, 16, 17, 40, 127, 128, 129, 255, 256, 257, 2000} {
+				try(prefix, prefix+rest)
+			}
+		}
+	})
+}
