@@ -178,9 +178,6 @@ func (s *Sealer) install(k *trafficKeys) {
 	s.messages.keysChanged()
 
 	s.hard = k.suite.RecordLimit()
-	if s.hard == 0 {
-		s.hard = math.MaxUint64
-	}
 	if s.config.HardLimit != 0 {
 		s.hard = min(s.hard, s.config.HardLimit)
 	}

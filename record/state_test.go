@@ -2,9 +2,11 @@ package record
 
 import (
 	"bytes"
+	"crypto/cipher"
 	"encoding/gob"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -262,6 +264,79 @@ func TestReveal(t *testing.T) {
 	}
 	if _, err := new(State).Reveal(); err != ErrStateSpent {
 		t.Errorf("the zero State: %v", err)
+	}
+}
+
+// TestKeySetupFails makes the AEAD's constructor fail, as GODEBUG=fips140=only does
+// for some: whatever needed new keys is refused and has changed nothing.
+func TestKeySetupFails(t *testing.T) {
+	cause := errors.New("no AEAD today")
+	fail := false
+	suite := aead.NewSuite(aead.SuiteParams{
+		ID: 0xfe04, Name: "TEST", KeySize: 16, TagSize: 16, Hash: aead.AES128GCM().Hash(), RecordLimit: 1 << 20,
+		New: func(key []byte) (cipher.AEAD, error) {
+			if fail {
+				return nil, cause
+			}
+			return aead.AES128GCM().New(key)
+		},
+	})
+	s, o := newTestSealer(t, suite, EpochApplication, SealerConfig{}), newTestOpener(t, suite, EpochApplication, OpenerConfig{})
+	f := newForger(t, aead.AES128GCM()) // the same keys and AEAD
+	check := func(what string, err error) {
+		t.Helper()
+		if !errors.Is(err, cause) {
+			t.Errorf("%s: the cause is not wrapped: %v", what, err)
+		}
+		wantErr(t, what, err, ErrKeySetup, AlertInternalError)
+	}
+	fail = true
+	got, err := s.SealKeyUpdate(nil, true)
+	check("SealKeyUpdate", err)
+	if got != nil || s.Seq() != 0 || s.Generation() != 0 || s.KeyUpdateRequested() {
+		t.Error("a refused key update changed something")
+	}
+	update := []byte{24, 0, 0, 1, 0}
+	wire := f.record(ContentTypeHandshake, update, 0)
+	if _, err := openAll(o, wire); err != nil {
+		t.Fatal(err)
+	}
+	check("KeyUpdate", o.KeyUpdate())
+	check("Sealer.SetTrafficSecret", NewSealer(SealerConfig{}).SetTrafficSecret(EpochEarly, suite, testSecret(suite, 1)))
+	check("Opener.SetTrafficSecret", NewOpener(OpenerConfig{}).SetTrafficSecret(EpochEarly, suite, testSecret(suite, 1)))
+
+	fail = false
+	if got, err := s.SealKeyUpdate(nil, false); err != nil || !bytes.Equal(got, wire) {
+		t.Errorf("then SealKeyUpdate: %x, %v", got, err)
+	}
+	if err := o.KeyUpdate(); err != nil {
+		t.Errorf("then KeyUpdate: %v", err)
+	}
+	sealerState, err := s.Export()
+	if err != nil {
+		t.Fatal(err)
+	}
+	openerState, err := o.Export(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fail = true
+	_, err = ImportSealer(sealerState, SealerConfig{})
+	check("ImportSealer", err)
+	_, _, err = ImportOpener(openerState, OpenerConfig{})
+	check("ImportOpener", err)
+	fail = false
+	s, err = ImportSealer(sealerState, SealerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, _, err = ImportOpener(openerState, OpenerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wire = mustSeal(t)(s.Seal(nil, ContentTypeApplicationData, []byte("x")))
+	if out, err := openAll(o, wire); err != nil || string(out[0].content) != "x" {
+		t.Errorf("then %v, %v", out, err)
 	}
 }
 
