@@ -110,7 +110,7 @@ func (k *Key) SealSplit(dst, src *byte, prefix, size int, n Nonce, ad AD) {
 		k.Seal(dst, dst, size, n, ad)
 		return
 	}
-	s := splitStream(size, seam, &text[seam])
+	s := splitStream(size, seam, dst)
 	k.sealStream(dst, src, uint64(seam), 0, n, ad, uint64(size)*8, &s.stream)
 }
 
@@ -120,12 +120,14 @@ type split struct {
 	rest [1]run
 }
 
-func splitStream(size, seam int, rest *byte) (s split) {
+// splitStream returns the stream for size bytes of text whose place is at text,
+// of which seam bytes are elsewhere.
+func splitStream(size, seam int, text *byte) (s split) {
 	s.size = uint64(size)
 	s.final = 1
 	s.next = uint64(unsafe.Offsetof(s.rest))
 	s.end = uint64(unsafe.Sizeof(s))
-	s.rest[0] = run{rest, uint64(size - seam)}
+	s.rest[0] = run{(*byte)(unsafe.Add(unsafe.Pointer(text), seam)), uint64(size - seam)}
 	return s
 }
 
@@ -209,7 +211,7 @@ func (k *Key) OpenSplit(dst, src *byte, prefix, size int, n Nonce, ad AD) (ok bo
 		seam = 0
 		ok = k.Open(src, src, size, n, ad)
 	} else {
-		s := splitStream(size, seam, &text[seam])
+		s := splitStream(size, seam, src)
 		ok, _ = k.openStream(dst, src, uint64(seam), 0, n, ad, uint64(size)*8, &s.stream)
 	}
 	if ok {
