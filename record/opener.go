@@ -341,13 +341,15 @@ func (o *Opener) OpenTo(dst, in []byte) (rec Record, need int, err error) {
 		rec.Dropped = true
 		return rec, 0, nil
 	case o.keys != nil:
-		return o.openBody(rec, dst, body, readRecordHeader(record))
+		err = o.openBody(&rec, dst, body, readRecordHeader(record))
+		return
 	case rec.Type == ContentTypeApplicationData:
 		// Only rejected early data comes here. "The server then ignores early
 		// data by skipping all records with an external content type of
 		// "application_data" (indicating that they are encrypted), up to the
 		// configured max_early_data_size." (RFC 9846, Section 4.3.10)
-		return o.drop(rec, bodySize-1-usualTagSize)
+		err = o.drop(&rec, bodySize-1-usualTagSize)
+		return
 	}
 	o.skipping = o.skipping && rec.Type != ContentTypeHandshake
 	if err := o.accept(rec.Type, body); err != nil {
@@ -460,9 +462,11 @@ func contentSize(typ ContentType, size int) error {
 	return nil
 }
 
-// openBody opens a protected record. Nothing is decided by its plaintext, and
-// none of it is copied, before it verifies.
-func (o *Opener) openBody(rec Record, dst, body []byte, header uint64) (Record, int, error) {
+// openBody opens a protected record and completes rec, which is where the caller
+// will find it: to return a copy of what was just written in parts took a third
+// of the time of a short record. On an error rec is empty. Nothing is decided by
+// the plaintext, and none of it is copied, before it verifies.
+func (o *Opener) openBody(rec *Record, dst, body []byte, header uint64) error {
 	innerSize := len(body) - o.keys.protector.Overhead()
 	if innerSize < 0 { // the header was let through for skipping
 		return o.drop(rec, innerSize-1)
@@ -485,19 +489,21 @@ func (o *Opener) openBody(rec Record, dst, body []byte, header uint64) (Record, 
 		}
 		// "If the decryption fails, the receiver MUST terminate the connection
 		// with a "bad_record_mac" alert." (RFC 9846, Section 5.2)
-		return Record{}, 0, o.fail(err)
+		*rec = Record{}
+		return o.fail(err)
 	}
 	// "Once a record is deprotected successfully, it is treated as the start of
 	// the client's second flight" (RFC 9846, Section 4.3.10)
 	o.skipping = false
 
 	inner := body[:innerSize]
-	n, err := o.innerContent(prefix, inner, &rec)
+	n, err := o.innerContent(prefix, inner, rec)
 	if err != nil {
 		// Verified, and still not to be delivered.
 		clear(prefix)
 		clear(inner)
-		return Record{}, 0, o.fail(err)
+		*rec = Record{}
+		return o.fail(err)
 	}
 	if rec.Type != ContentTypeApplicationData {
 		// Back to where its ciphertext stood, in front of the part that did not
@@ -516,7 +522,7 @@ func (o *Opener) openBody(rec Record, dst, body []byte, header uint64) (Record, 
 		rec.Content = prefix[:len(prefix):len(prefix)]
 		rec.Rest = inner[len(prefix):n:n]
 	}
-	return rec, 0, nil
+	return nil
 }
 
 // open verifies body and leaves no unverified byte behind, even if the AEAD
@@ -664,14 +670,15 @@ func (o *Opener) count() error {
 }
 
 // drop skips a record of rejected early data that could hold size bytes.
-func (o *Opener) drop(rec Record, size int) (Record, int, error) {
+func (o *Opener) drop(rec *Record, size int) error {
 	size = max(1, size)
 	if size > o.skip {
-		return Record{}, 0, o.fail(ErrTooMuchEarlyData)
+		*rec = Record{}
+		return o.fail(ErrTooMuchEarlyData)
 	}
 	o.skip -= size
 	rec.Dropped = true
-	return rec, 0, nil
+	return nil
 }
 
 // Wipe overwrites the traffic secret and the keys and ends the Opener: every
