@@ -191,10 +191,12 @@ func (s *keySet) record(m *message, seq uint64, textSize, aadSize int) {
 	}
 	m.split = 0
 	m.cuts = append(m.cuts[:0], textSize)
-	m.sealed = s.oracle.Seal(m.sealed[:0], m.nonce, m.text, m.aad)
+	m.sealed = s.oracle.Seal(slices.Grow(m.sealed[:0], textSize+2*gcm.TagSize), m.nonce, m.text, m.aad)
 }
 
-// general prepares m as record does, for a nonce of any size.
+// general prepares m as record does, for a nonce of any size. Both leave room
+// behind the tag: crypto/cipher writes past short ones (Go issue 80288), and
+// that would change whatever object is next on the heap.
 func (s *keySet) general(m *message, nonce []byte, textSize, aadSize int) {
 	start := (textSize*131 + aadSize*17) % (1 << 15)
 	m.text = pool[start : start+textSize]
@@ -203,7 +205,7 @@ func (s *keySet) general(m *message, nonce []byte, textSize, aadSize int) {
 	m.isRecord = false
 	m.split = 0
 	m.cuts = append(m.cuts[:0], textSize)
-	m.sealed = s.oracle.Seal(m.sealed[:0], m.nonce, m.text, m.aad)
+	m.sealed = s.oracle.Seal(slices.Grow(m.sealed[:0], textSize+2*gcm.TagSize), m.nonce, m.text, m.aad)
 }
 
 // A slot names a buffer by its part in a call.
