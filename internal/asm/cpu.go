@@ -89,12 +89,21 @@ func (p processor) can() (s set) {
 	if p.canVAES() {
 		s |= of(VAES)
 	}
+	if p.canAVX512() {
+		s |= of(AVX512)
+	}
 	return s
 }
 
-// choose returns the backends that are worth using on p, all that work: 32-byte
-// vectors cost no processor that has VAES its clock speed.
-func (p processor) choose() set { return p.can() }
+// choose returns the backends that are worth using on p: all that work, but for
+// 64-byte vectors where they are better avoided. 32-byte vectors cost no
+// processor that has VAES its clock speed.
+func (p processor) choose() set {
+	if p.avoidsZMM() {
+		return p.can().without(of(AVX512))
+	}
+	return p.can()
+}
 
 // familyAndModel decodes EAX of CPUID leaf 1 (Intel SDM, Volume 2, CPUID).
 func familyAndModel(signature uint32) (family, model int) {

@@ -23,7 +23,7 @@ var full = processor{
 
 // TestCan takes one thing at a time from a processor that has all.
 func TestCan(t *testing.T) {
-	all, aesni, none := of(AESNI, VAES), of(AESNI), of()
+	all, vaes, aesni, none := of(AESNI, VAES, AVX512), of(AESNI, VAES), of(AESNI), of()
 	for _, test := range []struct {
 		name   string
 		change func(p *processor)
@@ -38,6 +38,11 @@ func TestCan(t *testing.T) {
 		{"SSE4.1", func(p *processor) { p.sse41 = false }, none},
 		{"AVX", func(p *processor) { p.avx = false }, none},
 		{"AVX2", func(p *processor) { p.avx2 = false }, aesni},
+		{"BMI2", func(p *processor) { p.bmi2 = false }, vaes},
+		{"AVX512F", func(p *processor) { p.avx512f = false }, vaes},
+		{"AVX512BW", func(p *processor) { p.avx512bw = false }, vaes},
+		{"AVX512DQ", func(p *processor) { p.avx512dq = false }, vaes},
+		{"AVX512VL", func(p *processor) { p.avx512vl = false }, vaes},
 
 		// Bits of CPUID leaf 7, and neighbours of theirs that do not count.
 		{"VAES", func(p *processor) { p.leaf7 &^= 1 << 9 }, aesni},
@@ -55,8 +60,12 @@ func TestCan(t *testing.T) {
 		{"XCR0 without YMM", func(p *processor) { p.xcr0 = 3 }, none},
 		{"XCR0 without XMM", func(p *processor) { p.xcr0 = 5 }, none},
 		{"XCR0 of AVX-512 without YMM", func(p *processor) { p.xcr0 = 0xe3 }, none},
-		{"XCR0 of XMM and YMM", func(p *processor) { p.xcr0 = 6 }, all},
-		{"XCR0 with x87", func(p *processor) { p.xcr0 = 7 }, all},
+		{"XCR0 of XMM and YMM", func(p *processor) { p.xcr0 = 6 }, vaes},
+		{"XCR0 with x87", func(p *processor) { p.xcr0 = 7 }, vaes},
+		{"XCR0 without opmasks", func(p *processor) { p.xcr0 = 0xc7 }, vaes},
+		{"XCR0 without upper halves of ZMM", func(p *processor) { p.xcr0 = 0xa7 }, vaes},
+		{"XCR0 without ZMM 16 to 31", func(p *processor) { p.xcr0 = 0x67 }, vaes},
+		{"XCR0 without x87", func(p *processor) { p.xcr0 = 0xe6 }, all},
 	} {
 		p := full
 		test.change(&p)
@@ -133,6 +142,15 @@ func TestZMM(t *testing.T) {
 		if got := p.avoidsZMM(); got != test.avoids {
 			t.Errorf("%s: avoids ZMM: %v, want %v", test.name, got, test.avoids)
 		}
+		if got := p.can().has(AVX512); got != test.can {
+			t.Errorf("%s: can run avx512: %v, want %v", test.name, got, test.can)
+		}
+		if got, want := p.choose().has(AVX512), test.can && !test.avoids; got != want {
+			t.Errorf("%s: chooses avx512: %v, want %v", test.name, got, want)
+		}
+		if got, want := p.choose().without(of(AVX512)), p.can().without(of(AVX512)); got != want {
+			t.Errorf("%s: beside avx512 chooses %b, want %b", test.name, got, want)
+		}
 	}
 }
 
@@ -165,6 +183,8 @@ func TestBest(t *testing.T) {
 		{of(AESNI), AESNI},
 		{of(VAES), VAES},
 		{of(AESNI, VAES), VAES},
+		{of(AESNI, VAES, AVX512), AVX512},
+		{of(AVX512), AVX512},
 	} {
 		if got := test.set.best(); got != test.want {
 			t.Errorf("best of %b is %v, want %v", test.set, got, test.want)
@@ -181,8 +201,8 @@ func TestParseRemoved(t *testing.T) {
 		{"", of(), true},
 		{"-vaes", of(VAES), true},
 		{"-aesni", of(AESNI), true},
-		{"-avx512", of(), true},
-		{"-avx512,-vaes,-aesni", of(VAES, AESNI), true},
+		{"-avx512", of(AVX512), true},
+		{"-avx512,-vaes,-aesni", of(AVX512, VAES, AESNI), true},
 		{" -vaes , -aesni ", of(VAES, AESNI), true},
 		{"-vaes,-vaes", of(VAES), true},
 
@@ -213,14 +233,17 @@ func TestParseRemoved(t *testing.T) {
 // TestRemove shows that removing backends leaves the others as they were.
 func TestRemove(t *testing.T) {
 	can := full.can()
-	if got := can.without(of(VAES)); got != of(AESNI) {
+	if got := can.without(of(AVX512)); got != of(AESNI, VAES) {
+		t.Errorf("without avx512: %b", got)
+	}
+	if got := can.without(of(VAES)); got != of(AESNI, AVX512) {
 		t.Errorf("without vaes: %b", got)
 	}
-	if got := can.without(of(AESNI)); got != of(VAES) {
+	if got := can.without(of(AESNI)); got != of(VAES, AVX512) {
 		t.Errorf("without aesni: %b", got)
 	}
-	if got := can.without(of(AESNI, VAES)); got.best() != Portable || !got.has(Portable) {
-		t.Errorf("without both: %b", got)
+	if got := can.without(of(AESNI, VAES, AVX512)); got.best() != Portable || !got.has(Portable) {
+		t.Errorf("without all: %b", got)
 	}
 }
 
@@ -265,7 +288,7 @@ func TestSelection(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	for b, want := range map[Backend]string{
-		Portable: "portable", AESNI: "aesni", VAES: "vaes", 200: "Backend(200)",
+		Portable: "portable", AESNI: "aesni", VAES: "vaes", AVX512: "avx512", 200: "Backend(200)",
 	} {
 		if got := b.String(); got != want {
 			t.Errorf("Backend %d is called %q, want %q", uint8(b), got, want)

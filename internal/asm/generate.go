@@ -7,3 +7,4 @@ package asm
 //go:generate env GOWORK=off go -C _gen run -tags purego . -backend cpu -out ../cpu_amd64.s
 //go:generate env GOWORK=off go -C _gen run -tags purego . -backend aesni -out ../aesni_amd64.s
 //go:generate env GOWORK=off go -C _gen run -tags purego . -backend vaes -out ../vaes_amd64.s
+//go:generate env GOWORK=off go -C _gen run -tags purego . -backend avx512 -out ../avx512_amd64.s

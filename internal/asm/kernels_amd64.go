@@ -69,6 +69,21 @@ func vaesSeal(k *Key, dst, src *byte, size, trailer, nonceLo, nonceHi, adLo, adH
 //go:noescape
 func vaesOpen(k *Key, dst, src *byte, size, trailer, nonceLo, nonceHi, adLo, adHi, adBits, textBits uint64, s *stream) (ok, last uint64)
 
+//go:noescape
+func avx512Init(k *Key, key *byte, size uint64)
+
+//go:noescape
+func avx512Powers(k *Key, table *longTable)
+
+//go:noescape
+func avx512Hash(k *Key, hash, data *byte, blocks uint64)
+
+//go:noescape
+func avx512Seal(k *Key, dst, src *byte, size, trailer, nonceLo, nonceHi, adLo, adHi, adBits, textBits uint64, s *stream)
+
+//go:noescape
+func avx512Open(k *Key, dst, src *byte, size, trailer, nonceLo, nonceHi, adLo, adHi, adBits, textBits uint64, s *stream) (ok, last uint64)
+
 // The methods below call the kernel of the key's backend.
 
 func (k *Key) init(key *byte, size uint64) {
@@ -77,6 +92,8 @@ func (k *Key) init(key *byte, size uint64) {
 		aesniInit(k, key, size)
 	case VAES:
 		vaesInit(k, key, size)
+	case AVX512:
+		avx512Init(k, key, size)
 	default:
 		panic(noKernel)
 	}
@@ -88,6 +105,8 @@ func (k *Key) fill(t *longTable) {
 		aesniPowers(k, t)
 	case VAES:
 		vaesPowers(k, t)
+	case AVX512:
+		avx512Powers(k, t)
 	default:
 		panic(noKernel)
 	}
@@ -99,6 +118,8 @@ func (k *Key) hash(hash, data *byte, blocks uint64) {
 		aesniHash(k, hash, data, blocks)
 	case VAES:
 		vaesHash(k, hash, data, blocks)
+	case AVX512:
+		avx512Hash(k, hash, data, blocks)
 	default:
 		panic(noKernel)
 	}
@@ -120,6 +141,8 @@ func (k *Key) sealText(dst, src *byte, size int, trailer uint64, n Nonce, ad AD)
 		aesniSeal(k, dst, src, uint64(size), trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, nil)
 	case VAES:
 		vaesSeal(k, dst, src, uint64(size), trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, nil)
+	case AVX512:
+		avx512Seal(k, dst, src, uint64(size), trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, nil)
 	default:
 		panic(noKernel)
 	}
@@ -139,6 +162,8 @@ func (k *Key) openText(dst, src *byte, size int, trailer uint64, n Nonce, ad AD)
 		o, l = aesniOpen(k, dst, src, uint64(size), trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, nil)
 	case VAES:
 		o, l = vaesOpen(k, dst, src, uint64(size), trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, nil)
+	case AVX512:
+		o, l = avx512Open(k, dst, src, uint64(size), trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, nil)
 	default:
 		panic(noKernel)
 	}
@@ -152,6 +177,8 @@ func (k *Key) sealStream(dst, src *byte, size, trailer uint64, n Nonce, ad AD, b
 		aesniSeal(k, dst, src, size, trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, s)
 	case VAES:
 		vaesSeal(k, dst, src, size, trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, s)
+	case AVX512:
+		avx512Seal(k, dst, src, size, trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, s)
 	default:
 		panic(noKernel)
 	}
@@ -165,6 +192,8 @@ func (k *Key) openStream(dst, src *byte, size, trailer uint64, n Nonce, ad AD, b
 		o, l = aesniOpen(k, dst, src, size, trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, s)
 	case VAES:
 		o, l = vaesOpen(k, dst, src, size, trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, s)
+	case AVX512:
+		o, l = avx512Open(k, dst, src, size, trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, s)
 	default:
 		panic(noKernel)
 	}

@@ -34,4 +34,8 @@ const (
 	vaesShortSize      = 144
 	vaesFirstBatchSize = 224
 	vaesBatchSize      = 256
+
+	avx512ShortSize      = 96
+	avx512FirstBatchSize = 224
+	avx512BatchSize      = 256
 )

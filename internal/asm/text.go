@@ -41,8 +41,9 @@ type shape struct {
 }
 
 var shapes = [backends]shape{
-	AESNI: {aesniShortSize, aesniFirstBatchSize, aesniBatchSize},
-	VAES:  {vaesShortSize, vaesFirstBatchSize, vaesBatchSize},
+	AESNI:  {aesniShortSize, aesniFirstBatchSize, aesniBatchSize},
+	VAES:   {vaesShortSize, vaesFirstBatchSize, vaesBatchSize},
+	AVX512: {avx512ShortSize, avx512FirstBatchSize, avx512BatchSize},
 }
 
 // notText is the size of what batch 0 has in the place of text.

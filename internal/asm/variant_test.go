@@ -55,7 +55,7 @@ type function struct {
 }
 
 // widths is the widest register that each backend may touch, in bits.
-var widths = map[Backend]int{AESNI: 128, VAES: 256}
+var widths = map[Backend]int{AESNI: 128, VAES: 256, AVX512: 512}
 
 // without maps each feature that a predicate can ask for, in the generator's
 // spelling, to what takes it from a processor.
@@ -66,13 +66,19 @@ var without = map[string]func(p *processor){
 	"SSE4.1":     func(p *processor) { p.sse41 = false },
 	"AVX":        func(p *processor) { p.avx = false },
 	"AVX2":       func(p *processor) { p.avx2 = false },
+	"BMI2":       func(p *processor) { p.bmi2 = false },
+	"AVX512F":    func(p *processor) { p.avx512f = false },
+	"AVX512BW":   func(p *processor) { p.avx512bw = false },
+	"AVX512DQ":   func(p *processor) { p.avx512dq = false },
+	"AVX512VL":   func(p *processor) { p.avx512vl = false },
 	"VAES":       func(p *processor) { p.leaf7 &^= leaf7VAES },
 	"VPCLMULQDQ": func(p *processor) { p.leaf7 &^= leaf7VPCLMULQDQ },
 }
 
 // allFeatures is a processor that has them all.
 var allFeatures = processor{
-	aes: true, pclmulqdq: true, ssse3: true, sse41: true, avx: true, avx2: true,
+	aes: true, pclmulqdq: true, ssse3: true, sse41: true, avx: true, avx2: true, bmi2: true,
+	avx512: true, avx512f: true, avx512bw: true, avx512dq: true, avx512vl: true,
 	osxsave: true, xcr0: ^uint32(0), leaf7: ^uint32(0),
 }
 
@@ -545,6 +551,8 @@ func vexFeatures(opcodeMap int, op, length, prefix, modRM byte) ([]string, error
 			return []string{"AES", "AVX"}, nil
 		case op == 0xf0:
 			return []string{"BMI2"}, nil
+		case in(0x30, 0x33):
+			return []string{"AVX512F"}, nil // shifts of opmask registers
 		case in(0x00, 0x02), op == 0x38, op == 0x39, op == 0x46:
 			return avx2, nil
 		case in(0x04, 0x06), in(0x08, 0x0d), in(0x14, 0x19), in(0x20, 0x22), op == 0x4a, op == 0x4b:

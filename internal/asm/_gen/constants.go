@@ -41,56 +41,69 @@ var (
 	rotate, roundConstants operand.Mem
 )
 
-func (d design) constants() {
-	bytesOf := func(name string, n int, value func(i int) byte) operand.Mem {
-		m := GLOBL(d.name+name, NOPTR|RODATA)
-		for i := 0; i < n; i += 8 {
-			var w uint64
-			for j := 7; j >= 0; j-- {
-				w = w<<8 | uint64(value(i+j))
-			}
-			DATA(i, operand.U64(w))
-		}
-		return m
-	}
-	const zero = 0x80 // a shuffle's index that yields 0
+// zeroByte is a shuffle's index that yields 0.
+const zeroByte = 0x80
 
-	reversal = bytesOf("Reversal", 32, func(i int) byte { return byte(15 - i%16) })
-	index = bytesOf("Index", 16*16, func(i int) byte {
+// constant emits a table of n bytes.
+func (d design) constant(name string, n int, value func(i int) byte) operand.Mem {
+	m := GLOBL(d.name+name, NOPTR|RODATA)
+	for i := 0; i < n; i += 8 {
+		var w uint64
+		for j := 7; j >= 0; j-- {
+			w = w<<8 | uint64(value(i+j))
+		}
+		DATA(i, operand.U64(w))
+	}
+	return m
+}
+
+// constants emits the tables of a backend.
+func (d design) constants() {
+	vector := max(32, d.width) // what is the same in every lane
+
+	reversal = d.constant("Reversal", vector, func(i int) byte { return byte(15 - i%16) })
+	index = d.constant("Index", 16*16, func(i int) byte {
 		if i%16 == 15 {
 			return byte(i / 16)
 		}
 		return 0
 	})
-	polynomial = bytesOf("Polynomial", 32, func(i int) byte {
+	polynomial = d.constant("Polynomial", vector, func(i int) byte {
 		return map[int]byte{0: 1, 15: 0xc2}[i%16]
 	})
-	carries = bytesOf("Carries", 16, func(i int) byte {
+	carries = d.constant("Carries", 16, func(i int) byte {
 		return map[int]byte{0: 1, 8: 1, 15: 0xc2}[i]
 	})
-	window = bytesOf("Window", 48, func(i int) byte {
-		if i/16 == 1 {
-			return byte(i % 16)
-		}
-		return zero
-	})
-	place = bytesOf("Place", 32, func(i int) byte {
-		if i == 16 {
-			return 0
-		}
-		return zero
-	})
-	keep = bytesOf("Keep", 64, func(i int) byte {
-		if i < 32 {
-			return 0xff
-		}
-		return 0
-	})
-	rotate = bytesOf("Rotate", 16, func(i int) byte { return [4]byte{13, 14, 15, 12}[i%4] })
-	roundConstants = bytesOf("RoundConstants", 10*16, func(i int) byte {
+	if d.width <= 32 {
+		d.tailConstants()
+	}
+	rotate = d.constant("Rotate", 16, func(i int) byte { return [4]byte{13, 14, 15, 12}[i%4] })
+	roundConstants = d.constant("RoundConstants", 10*16, func(i int) byte {
 		if i%4 != 0 {
 			return 0
 		}
 		return [10]byte{1, 2, 4, 8, 16, 32, 64, 128, 0x1b, 0x36}[i/16]
+	})
+}
+
+// tailConstants emits what stands in for masks.
+func (d design) tailConstants() {
+	window = d.constant("Window", 48, func(i int) byte {
+		if i/16 == 1 {
+			return byte(i % 16)
+		}
+		return zeroByte
+	})
+	place = d.constant("Place", 32, func(i int) byte {
+		if i == 16 {
+			return 0
+		}
+		return zeroByte
+	})
+	keep = d.constant("Keep", 64, func(i int) byte {
+		if i < 32 {
+			return 0xff
+		}
+		return 0
 	})
 }

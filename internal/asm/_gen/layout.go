@@ -102,6 +102,8 @@ func writeLayout(path string) error {
 		fmt.Fprintf(&b, "\n\t%sShortSize = %d\n\t%sFirstBatchSize = %d\n\t%sBatchSize = %d\n",
 			d.name, d.shortSize(), d.name, d.firstBatchSize(), d.name, d.batchSize())
 	}
+	fmt.Fprintf(&b, "\n\tavx512ShortSize = %d\n\tavx512FirstBatchSize = %d\n\tavx512BatchSize = %d\n",
+		zmmShortSize, zmmFirstBatchSize, zmmBatchSize)
 	b.WriteString(")\n")
 	source, err := format.Source(b.Bytes())
 	if err != nil {

@@ -18,6 +18,13 @@
 //	setup.go      key expansion and powers of H
 //	hash.go       GHASH of additional data that is longer than one block
 //	cpu.go        CPUID and XGETBV
+//
+//	zmm_plan.go   the kernels for 64-byte vectors: registers, parameters, tables
+//	zmm_ghash.go  their products, which differ, sums and reduction; the hash kernel
+//	zmm_crypt.go  their counter blocks, rounds and tails
+//	zmm_seal.go   their seal kernel
+//	zmm_open.go   their open kernel
+//	zmm_setup.go  their powers of H
 package main
 
 import (
@@ -29,7 +36,7 @@ import (
 )
 
 func main() {
-	backend := flag.String("backend", "", "backend to generate: aesni or vaes, or cpu for what detects them")
+	backend := flag.String("backend", "", "backend to generate: aesni, vaes or avx512, or cpu for what detects them")
 	layout := flag.String("layout", "", "write the Go constants of the key's layout to this file, and nothing else")
 	flag.Parse()
 	if *layout != "" {
@@ -48,6 +55,8 @@ func main() {
 		aesni.kernels()
 	case "vaes":
 		vaes.kernels()
+	case "avx512":
+		zmmPlan().kernels()
 	default:
 		fmt.Fprintf(os.Stderr, "unknown backend %q\n", *backend)
 		os.Exit(2)

@@ -54,6 +54,14 @@ func (d design) setupPlan() setupPlan {
 func (d design) initKernel() {
 	TEXT(d.name+"Init", NOSPLIT, "func(k, key *byte, size uint64)")
 	p := d.setupPlan()
+	p.expandKey()
+	p.hashKey()
+	p.shortTable()
+	d.leave()
+}
+
+// expandKey stores the round keys, and encrypts a block of zeros on the way.
+func (p setupPlan) expandKey() {
 	MOVQ(arg("k"), p.key)
 	MOVQ(arg("key"), p.source)
 	MOVQ(arg("size"), reg.RAX)
@@ -74,9 +82,6 @@ func (d design) initKernel() {
 	p.expand192()
 
 	Label("powers")
-	p.hashKey()
-	p.shortTable()
-	d.leave()
 }
 
 // nextWord sets p.t to the part of the next round key that does not depend on

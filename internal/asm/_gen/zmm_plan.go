@@ -1,0 +1,232 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// The files zmm_*.go make the backend avx512, whose vectors have 64 bytes. Its
+// mathematics is that of doc.go but for two things: products, see zmm_ghash.go,
+// and tails, which masks make short.
+//
+// There are 32 vector registers, so nothing has to live in memory: not the
+// counter blocks, and not the batch of ciphertext that waits to be hashed.
+
+// avx512 is the design of this backend, as far as what other backends share
+// with it needs one: tables of constants.
+var avx512 = design{name: "avx512", width: 64, groupBatches: 3}
+
+const (
+	zmmSize    = 64
+	zmmLanes   = zmmSize / blockSize
+	zmmVectors = 4 // in a batch: VAESENC has a latency of 3 cycles and a throughput of 1
+
+	zmmBatchBlocks    = zmmVectors * zmmLanes
+	zmmBatchSize      = zmmVectors * zmmSize
+	zmmFirstBatchSize = zmmBatchSize - zmmBefore
+
+	// zmmBefore is the size of slots 0 and 1, which stand before the text: lanes
+	// 0 and 1 of vector 0 of batch 0. So that vector has half a vector of text.
+	zmmBefore = 2 * blockSize
+
+	// A whole group covers 3 batches. The last one may cover so much more that
+	// only whole batches of text end a group: a batch, and the block of lengths.
+	// On Emerald Rapids one batch a group costs 6 % at 16 KiB, and six gain 1 %.
+	zmmGroupBlocks = 3 * zmmBatchBlocks
+	zmmMaxSlots    = zmmGroupBlocks + zmmBatchBlocks + 1
+
+	// zmmShortVectors is the number of vectors, slots 0 and 1 included, of texts
+	// that use the powers in the key, which they have to fold. Every one more
+	// would be code that folds beside the code that does not.
+	zmmShortVectors = 2
+	zmmShortSize    = zmmShortVectors*zmmSize - zmmBefore
+	zmmShortPowers  = zmmShortVectors * zmmLanes // slot 1 has the highest
+)
+
+// zmm is the register plan of the seal and open kernels.
+type zmm struct {
+	// state[i] is vector i of the batch: the state of its AES rounds, then its
+	// output. Scratch between batches.
+	state [zmmVectors]vec
+
+	// counter[i] is vector i of the next batch's counter blocks, with the first
+	// round key added; kept.
+	counter [zmmVectors]vec
+
+	// text[i], in a seal: ciphertext of the batch before, bytes reversed, that
+	// is not hashed yet; kept. In an open: ciphertext of this batch.
+	text [zmmVectors]vec
+
+	sum  folded // of products that are not reduced; kept
+	mask vec    // E(J₀), 16 bytes; kept
+	ad   vec    // block of additional data, in every lane, until it is hashed
+
+	lastKey    vec // last round key, in every lane; kept
+	reversal   vec // shuffle that reverses the bytes of each block; kept
+	polynomial vec // the field's polynomial, in every lane; kept
+
+	// carry is the hash of the groups before, 16 bytes, until the next block is
+	// hashed, and zeros then; kept in an open.
+	carry vec
+
+	roundKey vec    // the round key in use, in every lane; scratch
+	delta    vec    // from one batch's counter blocks to the next one's; scratch
+	last     vec    // the last vector of text, zeros behind it; scratch
+	x        vec    // a vector that is being hashed; scratch
+	h, k     vec    // its powers of H, and those folded; scratch
+	term     [4]vec // terms of its product; scratch
+
+	key    reg.GPPhysical // input; kept: the Key
+	dst    reg.GPPhysical // input; kept: where the next output goes
+	src    reg.GPPhysical // input; kept: where the next text comes from
+	left   reg.GPPhysical // input; kept: bytes of text from src that are left
+	size   reg.GPPhysical // at the end: left and the trailer
+	power  reg.GPPhysical // kept: the power of H of the next slot to hash
+	end    reg.GPPhysical // kept: just behind H¹ in the table for long texts
+	slots  reg.GPPhysical // kept: slots behind those of this group
+	batch  reg.GPPhysical // kept: number of the next batch in the text
+	deltas reg.GPPhysical // kept: the table of that name
+
+	t0, t1 reg.GPPhysical // scratch
+
+	// odd is the mask of the high half of every lane, by 64 bits; kept.
+	odd reg.OpmaskPhysical
+
+	// Masks of the last vector, by bytes: of the text in memory, of the text
+	// with its trailer, of the trailer alone; and the second of these for
+	// vector 0 of batch 0, whose text is in its high half.
+	inMemory, all, trailer, high reg.OpmaskPhysical
+}
+
+func zmmPlan() zmm {
+	z := func(i int) (v [4]vec) {
+		all := [...]vec{
+			reg.Z0, reg.Z1, reg.Z2, reg.Z3, reg.Z4, reg.Z5, reg.Z6, reg.Z7,
+			reg.Z8, reg.Z9, reg.Z10, reg.Z11, reg.Z12, reg.Z13, reg.Z14, reg.Z15,
+			reg.Z16, reg.Z17, reg.Z18, reg.Z19, reg.Z20, reg.Z21, reg.Z22, reg.Z23,
+			reg.Z24, reg.Z25, reg.Z26, reg.Z27, reg.Z28, reg.Z29, reg.Z30, reg.Z31,
+		}
+		copy(v[:], all[i:i+4])
+		return v
+	}
+	return zmm{
+		state:   z(0),
+		counter: z(4),
+		text:    z(8),
+
+		sum:  folded{mid: reg.Z12, hi: reg.Z13},
+		mask: reg.Z16,
+		ad:   reg.Z17,
+
+		lastKey:    reg.Z14,
+		reversal:   reg.Z15,
+		polynomial: reg.Z18,
+		carry:      reg.Z19,
+
+		roundKey: reg.Z20,
+		delta:    reg.Z21,
+		last:     reg.Z22,
+		x:        reg.Z23,
+		h:        reg.Z24,
+		k:        reg.Z25,
+		term:     z(28),
+
+		key:    reg.R8,
+		dst:    reg.RDI,
+		src:    reg.RSI,
+		left:   reg.RDX,
+		size:   reg.R13,
+		power:  reg.RBX,
+		end:    reg.R9,
+		slots:  reg.R10,
+		batch:  reg.R11,
+		deltas: reg.R12,
+		t0:     reg.RAX,
+		t1:     reg.RCX,
+
+		odd:      reg.K1,
+		inMemory: reg.K2,
+		all:      reg.K3,
+		trailer:  reg.K4,
+		high:     reg.K5,
+	}
+}
+
+// half and block are the lowest half vector of v, and its lowest block.
+
+func half(v vec) vec { return v.AsY().(vec) }
+
+func block(v vec) vec { return v.AsX().(vec) }
+
+// as is v as wide as model.
+func as(model, v vec) vec {
+	switch model {
+	case block(model):
+		return block(v)
+	case half(model):
+		return half(v)
+	}
+	return v
+}
+
+// Constants of immediate operands.
+const (
+	upper      = operand.U8(1)    // the half, or block, number 1
+	xorAll     = operand.U8(0x96) // a + b + c
+	xorAnd     = operand.U8(0x78) // a + (b and c)
+	everyBlock = operand.U8(0)    // block 0 in every lane
+)
+
+// moveWide copies a vector of any width from or to memory, or between
+// registers.
+func moveWide(from, to operand.Op) { VMOVDQU64(from, to) }
+
+// addWide sets sum to a + b in the field, which is their XOR.
+func addWide(a, b, sum operand.Op) { VPXORQ(b, a, sum) }
+
+// addTwo adds a and b to sum.
+func addTwo(a operand.Op, b, sum vec) { VPTERNLOGQ(xorAll, a, b, sum) }
+
+// leave ends a kernel. The upper halves of registers 16 to 31 may stay dirty:
+// no instruction of legacy SSE knows these registers.
+func (zmm) leave() {
+	VZEROUPPER()
+	RET()
+}
+
+// zmmConstants emits the tables that only this backend has.
+func zmmConstants() {
+	textReversal = avx512.constant("TextReversal", zmmSize, func(i int) byte {
+		if i < zmmBefore {
+			return zeroByte
+		}
+		return byte(15 - i%16)
+	})
+	slot1 = avx512.constant("Slot1", zmmSize, func(i int) byte {
+		if i/blockSize == 1 {
+			return 0xff
+		}
+		return 0
+	})
+	deltas = avx512.constant("Deltas", 29*blockSize, func(i int) byte {
+		delta := uint32(zmmBatchBlocks) * (2<<(i/blockSize) - 1)
+		if i %= blockSize; i < 12 {
+			return 0
+		}
+		return byte(delta >> (8 * (15 - i)))
+	})
+}
+
+var (
+	// textReversal reverses the bytes of lanes 2 and 3, and makes lanes 0 and 1
+	// zeros: slots 0 and 1 have no text.
+	textReversal operand.Mem
+
+	// slot1 is a mask of lane 1.
+	slot1 operand.Mem
+
+	// deltas is a table: entry t is what changes in a counter block from batch
+	// b-1 to batch b, where b is an odd multiple of 2ᵗ. See nextCounters.
+	deltas operand.Mem
+)
