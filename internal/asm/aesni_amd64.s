@@ -803,7 +803,9 @@ block:
 
 // func aesniSeal(k *byte, dst *byte, src *byte, size uint64, trailer uint64, nonceLo uint64, nonceHi uint64, adLo uint64, adHi uint64, adBits uint64, textBits uint64, s *byte)
 // Requires: AES, AVX, CMOV, PCLMULQDQ
-TEXT ·aesniSeal(SB), NOSPLIT, $64-96
+TEXT ·aesniSeal(SB), NOSPLIT, $128-96
+	LEAQ    56(SP), R9
+	ANDQ    $-64, R9
 	MOVQ    k+0(FP), R8
 	MOVQ    dst+8(FP), DI
 	MOVQ    src+16(FP), SI
@@ -811,7 +813,7 @@ TEXT ·aesniSeal(SB), NOSPLIT, $64-96
 	VMOVQ   nonceLo+40(FP), X8
 	VPINSRQ $0x01, nonceHi+48(FP), X8, X8
 	VPXOR   (R8), X8, X8
-	VMOVDQU X8, (SP)
+	VMOVDQU X8, (R9)
 	MOVQ    s+88(FP), AX
 	TESTQ   AX, AX
 	JNZ     stream
@@ -824,11 +826,12 @@ TEXT ·aesniSeal(SB), NOSPLIT, $64-96
 	SHRQ    $0x04, R10
 
 first_batch:
-	MOVQ       248(R8), R9
-	ADDQ       $0x00000410, R9
+	MOVQ       248(R8), BX
+	ADDQ       $0x00000410, BX
+	MOVQ       BX, 120(SP)
 	MOVQ       R10, AX
 	SHLQ       $0x04, AX
-	MOVQ       R9, BX
+	MOVQ       120(SP), BX
 	MOVL       $0x00000300, CX
 	CMPQ       R10, $0x00000039
 	CMOVQHI    CX, AX
@@ -961,7 +964,7 @@ ten_rounds_2:
 	VAESENC     X8, X7, X7
 	VMOVDQU     224(R8), X8
 	VAESENCLAST X8, X1, X1
-	VMOVDQU     X1, 16(SP)
+	VMOVDQU     X1, 16(R9)
 	VPXOR       (SI), X8, X15
 	VAESENCLAST X15, X2, X2
 	VMOVDQU     X2, (DI)
@@ -1005,7 +1008,7 @@ second_batch_whole:
 	MOVL    R11, AX
 	BSWAPL  AX
 	XORL    12(R8), AX
-	VMOVDQU (SP), X8
+	VMOVDQU (R9), X8
 	VPINSRD $0x03, AX, X8, X8
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
@@ -1227,7 +1230,7 @@ ten_rounds_5:
 	SUBQ        $0x00000080, DX
 	ADDQ        $0x00000080, BX
 	SUBQ        $0x00000008, R10
-	CMPQ        BX, R9
+	CMPQ        BX, 120(SP)
 	JNE         within_group_6
 	VPXOR       X11, X9, X15
 	VPXOR       X15, X10, X10
@@ -1241,7 +1244,7 @@ ten_rounds_5:
 	VPXOR       X15, X11, X11
 	MOVQ        R10, AX
 	SHLQ        $0x04, AX
-	MOVQ        R9, BX
+	MOVQ        120(SP), BX
 	MOVL        $0x00000300, CX
 	CMPQ        R10, $0x00000039
 	CMOVQHI     CX, AX
@@ -1263,7 +1266,7 @@ batch:
 	MOVL    R11, AX
 	BSWAPL  AX
 	XORL    12(R8), AX
-	VMOVDQU (SP), X8
+	VMOVDQU (R9), X8
 	VPINSRD $0x03, AX, X8, X8
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
@@ -1504,7 +1507,7 @@ ten_rounds_8:
 	SUBQ        $0x00000080, DX
 	ADDQ        $0x00000080, BX
 	SUBQ        $0x00000008, R10
-	CMPQ        BX, R9
+	CMPQ        BX, 120(SP)
 	JNE         within_group_9
 	VPXOR       X11, X9, X15
 	VPXOR       X15, X10, X10
@@ -1518,7 +1521,7 @@ ten_rounds_8:
 	VPXOR       X15, X11, X11
 	MOVQ        R10, AX
 	SHLQ        $0x04, AX
-	MOVQ        R9, BX
+	MOVQ        120(SP), BX
 	MOVL        $0x00000300, CX
 	CMPQ        R10, $0x00000039
 	CMOVQHI     CX, AX
@@ -1587,7 +1590,7 @@ rest:
 	SUBQ    R13, R10
 	VPSHUFB 16(R10), X13, X13
 	VPXOR   X13, X12, X12
-	VMOVDQU X12, 32(SP)
+	VMOVDQU X12, 32(R9)
 	CMPQ    R12, $0x00000040
 	JHI     upper_half_11
 	CMPQ    R12, $0x00000020
@@ -1629,7 +1632,7 @@ rest_1:
 	MOVL    R11, AX
 	BSWAPL  AX
 	XORL    12(R8), AX
-	VMOVDQU (SP), X8
+	VMOVDQU (R9), X8
 	VPINSRD $0x03, AX, X8, X8
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
@@ -1725,7 +1728,7 @@ ten_rounds_19:
 	VPXOR       X15, X11, X11
 	ADDQ        $0x00000080, BX
 	VMOVDQU     224(R8), X8
-	VPXOR       32(SP), X8, X15
+	VPXOR       32(R9), X8, X15
 	VAESENCLAST X15, X0, X0
 	VMOVDQU     X0, (DI)
 	LEAQ        aesniKeep<>+0(SB), AX
@@ -1746,7 +1749,7 @@ rest_2:
 	MOVL    R11, AX
 	BSWAPL  AX
 	XORL    12(R8), AX
-	VMOVDQU (SP), X8
+	VMOVDQU (R9), X8
 	VPINSRD $0x03, AX, X8, X8
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
@@ -1859,7 +1862,7 @@ ten_rounds_21:
 	VPXOR       (SI), X8, X15
 	VAESENCLAST X15, X0, X0
 	VMOVDQU     X0, (DI)
-	VPXOR       32(SP), X8, X15
+	VPXOR       32(R9), X8, X15
 	VAESENCLAST X15, X1, X1
 	VMOVDQU     X1, 16(DI)
 	LEAQ        aesniKeep<>+0(SB), AX
@@ -1888,7 +1891,7 @@ rest_3:
 	MOVL    R11, AX
 	BSWAPL  AX
 	XORL    12(R8), AX
-	VMOVDQU (SP), X8
+	VMOVDQU (R9), X8
 	VPINSRD $0x03, AX, X8, X8
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
@@ -2018,7 +2021,7 @@ ten_rounds_23:
 	VPXOR       16(SI), X8, X15
 	VAESENCLAST X15, X1, X1
 	VMOVDQU     X1, 16(DI)
-	VPXOR       32(SP), X8, X15
+	VPXOR       32(R9), X8, X15
 	VAESENCLAST X15, X2, X2
 	VMOVDQU     X2, 32(DI)
 	LEAQ        aesniKeep<>+0(SB), AX
@@ -2056,7 +2059,7 @@ rest_4:
 	MOVL    R11, AX
 	BSWAPL  AX
 	XORL    12(R8), AX
-	VMOVDQU (SP), X8
+	VMOVDQU (R9), X8
 	VPINSRD $0x03, AX, X8, X8
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
@@ -2203,7 +2206,7 @@ ten_rounds_25:
 	VPXOR       32(SI), X8, X15
 	VAESENCLAST X15, X2, X2
 	VMOVDQU     X2, 32(DI)
-	VPXOR       32(SP), X8, X15
+	VPXOR       32(R9), X8, X15
 	VAESENCLAST X15, X3, X3
 	VMOVDQU     X3, 48(DI)
 	LEAQ        aesniKeep<>+0(SB), AX
@@ -2249,7 +2252,7 @@ rest_5:
 	MOVL    R11, AX
 	BSWAPL  AX
 	XORL    12(R8), AX
-	VMOVDQU (SP), X8
+	VMOVDQU (R9), X8
 	VPINSRD $0x03, AX, X8, X8
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
@@ -2413,7 +2416,7 @@ ten_rounds_27:
 	VPXOR       48(SI), X8, X15
 	VAESENCLAST X15, X3, X3
 	VMOVDQU     X3, 48(DI)
-	VPXOR       32(SP), X8, X15
+	VPXOR       32(R9), X8, X15
 	VAESENCLAST X15, X4, X4
 	VMOVDQU     X4, 64(DI)
 	LEAQ        aesniKeep<>+0(SB), AX
@@ -2468,7 +2471,7 @@ rest_6:
 	MOVL    R11, AX
 	BSWAPL  AX
 	XORL    12(R8), AX
-	VMOVDQU (SP), X8
+	VMOVDQU (R9), X8
 	VPINSRD $0x03, AX, X8, X8
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
@@ -2649,7 +2652,7 @@ ten_rounds_29:
 	VPXOR       64(SI), X8, X15
 	VAESENCLAST X15, X4, X4
 	VMOVDQU     X4, 64(DI)
-	VPXOR       32(SP), X8, X15
+	VPXOR       32(R9), X8, X15
 	VAESENCLAST X15, X5, X5
 	VMOVDQU     X5, 80(DI)
 	LEAQ        aesniKeep<>+0(SB), AX
@@ -2712,7 +2715,7 @@ rest_7:
 	MOVL    R11, AX
 	BSWAPL  AX
 	XORL    12(R8), AX
-	VMOVDQU (SP), X8
+	VMOVDQU (R9), X8
 	VPINSRD $0x03, AX, X8, X8
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
@@ -2910,7 +2913,7 @@ ten_rounds_31:
 	VPXOR       80(SI), X8, X15
 	VAESENCLAST X15, X5, X5
 	VMOVDQU     X5, 80(DI)
-	VPXOR       32(SP), X8, X15
+	VPXOR       32(R9), X8, X15
 	VAESENCLAST X15, X6, X6
 	VMOVDQU     X6, 96(DI)
 	LEAQ        aesniKeep<>+0(SB), AX
@@ -2982,7 +2985,7 @@ rest_8:
 	MOVL    R11, AX
 	BSWAPL  AX
 	XORL    12(R8), AX
-	VMOVDQU (SP), X8
+	VMOVDQU (R9), X8
 	VPINSRD $0x03, AX, X8, X8
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
@@ -3197,7 +3200,7 @@ ten_rounds_33:
 	VPXOR       96(SI), X8, X15
 	VAESENCLAST X15, X6, X6
 	VMOVDQU     X6, 96(DI)
-	VPXOR       32(SP), X8, X15
+	VPXOR       32(R9), X8, X15
 	VAESENCLAST X15, X7, X7
 	VMOVDQU     X7, 112(DI)
 	LEAQ        aesniKeep<>+0(SB), AX
@@ -3348,7 +3351,7 @@ rest_0:
 	VPXOR       X15, X11, X11
 	MOVQ        s+88(FP), AX
 	VMOVDQU     X11, (AX)
-	VMOVDQU     16(SP), X12
+	VMOVDQU     16(R9), X12
 	VMOVDQU     X12, 16(AX)
 	RET
 
@@ -3365,13 +3368,14 @@ stream:
 continue:
 	MOVL       40(AX), R11
 	VMOVDQU    16(AX), X12
-	VMOVDQU    X12, 16(SP)
+	VMOVDQU    X12, 16(R9)
 	VMOVDQU    (AX), X13
-	MOVQ       248(R8), R9
-	ADDQ       $0x00000410, R9
+	MOVQ       248(R8), BX
+	ADDQ       $0x00000410, BX
+	MOVQ       BX, 120(SP)
 	MOVQ       R10, AX
 	SHLQ       $0x04, AX
-	MOVQ       R9, BX
+	MOVQ       120(SP), BX
 	MOVL       $0x00000300, CX
 	CMPQ       R10, $0x00000039
 	CMOVQHI    CX, AX
@@ -3384,7 +3388,7 @@ continue:
 	MOVL       R11, AX
 	BSWAPL     AX
 	XORL       12(R8), AX
-	VMOVDQU    (SP), X8
+	VMOVDQU    (R9), X8
 	VPINSRD    $0x03, AX, X8, X8
 	ADDL       $0x00000008, R11
 	VPXOR      aesniIndex<>+0(SB), X8, X0
@@ -3632,7 +3636,7 @@ short_loaded:
 	SUBQ    R13, R10
 	VPSHUFB 16(R10), X13, X13
 	VPXOR   X13, X12, X12
-	VMOVDQU X12, 32(SP)
+	VMOVDQU X12, 32(R9)
 	CMPQ    R12, $0x00000030
 	JHI     upper_half_40
 	CMPQ    R12, $0x00000020
@@ -3753,7 +3757,7 @@ ten_rounds_48:
 	VMOVDQU     224(R8), X8
 	VAESENCLAST X8, X1, X1
 	VMOVDQU     224(R8), X8
-	VPXOR       32(SP), X8, X15
+	VPXOR       32(R9), X8, X15
 	VAESENCLAST X15, X2, X2
 	VMOVDQU     X2, (DI)
 	LEAQ        aesniKeep<>+0(SB), AX
@@ -3840,7 +3844,7 @@ ten_rounds_50:
 	VPXOR       (SI), X8, X15
 	VAESENCLAST X15, X2, X2
 	VMOVDQU     X2, (DI)
-	VPXOR       32(SP), X8, X15
+	VPXOR       32(R9), X8, X15
 	VAESENCLAST X15, X3, X3
 	VMOVDQU     X3, 16(DI)
 	LEAQ        aesniKeep<>+0(SB), AX
@@ -3953,7 +3957,7 @@ ten_rounds_52:
 	VPXOR       16(SI), X8, X15
 	VAESENCLAST X15, X3, X3
 	VMOVDQU     X3, 16(DI)
-	VPXOR       32(SP), X8, X15
+	VPXOR       32(R9), X8, X15
 	VAESENCLAST X15, X4, X4
 	VMOVDQU     X4, 32(DI)
 	LEAQ        aesniKeep<>+0(SB), AX
@@ -4092,7 +4096,7 @@ ten_rounds_54:
 	VPXOR       32(SI), X8, X15
 	VAESENCLAST X15, X4, X4
 	VMOVDQU     X4, 32(DI)
-	VPXOR       32(SP), X8, X15
+	VPXOR       32(R9), X8, X15
 	VAESENCLAST X15, X5, X5
 	VMOVDQU     X5, 48(DI)
 	LEAQ        aesniKeep<>+0(SB), AX
@@ -4257,7 +4261,7 @@ ten_rounds_56:
 	VPXOR       48(SI), X8, X15
 	VAESENCLAST X15, X5, X5
 	VMOVDQU     X5, 48(DI)
-	VPXOR       32(SP), X8, X15
+	VPXOR       32(R9), X8, X15
 	VAESENCLAST X15, X6, X6
 	VMOVDQU     X6, 64(DI)
 	LEAQ        aesniKeep<>+0(SB), AX
@@ -4448,7 +4452,7 @@ ten_rounds_58:
 	VPXOR       64(SI), X8, X15
 	VAESENCLAST X15, X6, X6
 	VMOVDQU     X6, 64(DI)
-	VPXOR       32(SP), X8, X15
+	VPXOR       32(R9), X8, X15
 	VAESENCLAST X15, X7, X7
 	VMOVDQU     X7, 80(DI)
 	LEAQ        aesniKeep<>+0(SB), AX
@@ -4557,13 +4561,15 @@ finish:
 	VPXOR      X14, X11, X11
 	VPXOR      X15, X11, X11
 	VPSHUFB    aesniReversal<>+0(SB), X11, X11
-	VPXOR      16(SP), X11, X11
+	VPXOR      16(R9), X11, X11
 	VMOVDQU    X11, (DI)
 	RET
 
 // func aesniOpen(k *byte, dst *byte, src *byte, size uint64, trailer uint64, nonceLo uint64, nonceHi uint64, adLo uint64, adHi uint64, adBits uint64, textBits uint64, s *byte) (ok uint64, last uint64)
 // Requires: AES, AVX, CMOV, PCLMULQDQ
-TEXT ·aesniOpen(SB), NOSPLIT, $64-112
+TEXT ·aesniOpen(SB), NOSPLIT, $128-112
+	LEAQ    56(SP), R9
+	ANDQ    $-64, R9
 	MOVQ    k+0(FP), R8
 	MOVQ    dst+8(FP), DI
 	MOVQ    src+16(FP), SI
@@ -4571,7 +4577,7 @@ TEXT ·aesniOpen(SB), NOSPLIT, $64-112
 	VMOVQ   nonceLo+40(FP), X8
 	VPINSRQ $0x01, nonceHi+48(FP), X8, X8
 	VPXOR   (R8), X8, X8
-	VMOVDQU X8, (SP)
+	VMOVDQU X8, (R9)
 	XORL    AX, AX
 	MOVQ    AX, ok+96(FP)
 	MOVQ    AX, last+104(FP)
@@ -4586,11 +4592,12 @@ TEXT ·aesniOpen(SB), NOSPLIT, $64-112
 	SHRQ    $0x04, R10
 
 first_batch:
-	MOVQ       248(R8), R9
-	ADDQ       $0x00000410, R9
+	MOVQ       248(R8), BX
+	ADDQ       $0x00000410, BX
+	MOVQ       BX, 120(SP)
 	MOVQ       R10, AX
 	SHLQ       $0x04, AX
-	MOVQ       R9, BX
+	MOVQ       120(SP), BX
 	MOVL       $0x00000300, CX
 	CMPQ       R10, $0x00000039
 	CMOVQHI    CX, AX
@@ -4780,7 +4787,7 @@ ten_rounds_60:
 	VPXOR       X15, X11, X11
 	VMOVDQU     224(R8), X8
 	VAESENCLAST X8, X1, X1
-	VMOVDQU     X1, 16(SP)
+	VMOVDQU     X1, 16(R9)
 	VPXOR       (SI), X8, X15
 	VAESENCLAST X15, X2, X2
 	VMOVDQU     X2, (DI)
@@ -4804,7 +4811,7 @@ ten_rounds_60:
 	SUBQ        $0x00000060, DX
 	ADDQ        $0x00000080, BX
 	SUBQ        $0x00000008, R10
-	CMPQ        BX, R9
+	CMPQ        BX, 120(SP)
 	JNE         within_group_61
 	VPXOR       X11, X9, X15
 	VPXOR       X15, X10, X10
@@ -4820,14 +4827,14 @@ ten_rounds_60:
 	JNZ         more_slots_62
 	MOVQ        s+88(FP), AX
 	VMOVDQU     X11, (AX)
-	VMOVDQU     16(SP), X12
+	VMOVDQU     16(R9), X12
 	VMOVDQU     X12, 16(AX)
 	RET
 
 more_slots_62:
 	MOVQ       R10, AX
 	SHLQ       $0x04, AX
-	MOVQ       R9, BX
+	MOVQ       120(SP), BX
 	MOVL       $0x00000300, CX
 	CMPQ       R10, $0x00000039
 	CMOVQHI    CX, AX
@@ -4849,7 +4856,7 @@ batch:
 	MOVL    R11, AX
 	BSWAPL  AX
 	XORL    12(R8), AX
-	VMOVDQU (SP), X8
+	VMOVDQU (R9), X8
 	VPINSRD $0x03, AX, X8, X8
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
@@ -5090,7 +5097,7 @@ ten_rounds_64:
 	SUBQ        $0x00000080, DX
 	ADDQ        $0x00000080, BX
 	SUBQ        $0x00000008, R10
-	CMPQ        BX, R9
+	CMPQ        BX, 120(SP)
 	JNE         within_group_65
 	VPXOR       X11, X9, X15
 	VPXOR       X15, X10, X10
@@ -5106,14 +5113,14 @@ ten_rounds_64:
 	JNZ         more_slots_66
 	MOVQ        s+88(FP), AX
 	VMOVDQU     X11, (AX)
-	VMOVDQU     16(SP), X12
+	VMOVDQU     16(R9), X12
 	VMOVDQU     X12, 16(AX)
 	RET
 
 more_slots_66:
 	MOVQ       R10, AX
 	SHLQ       $0x04, AX
-	MOVQ       R9, BX
+	MOVQ       120(SP), BX
 	MOVL       $0x00000300, CX
 	CMPQ       R10, $0x00000039
 	CMOVQHI    CX, AX
@@ -5158,7 +5165,7 @@ no_run_67:
 	VMOVDQU -16(SI)(R12*1), X12
 	VPSHUFB 32(R10), X12, X12
 	MOVQ    CX, R13
-	VMOVDQU X12, 32(SP)
+	VMOVDQU X12, 32(R9)
 	CMPQ    R12, $0x00000040
 	JHI     upper_half_68
 	CMPQ    R12, $0x00000020
@@ -5200,7 +5207,7 @@ rest_1:
 	MOVL    R11, AX
 	BSWAPL  AX
 	XORL    12(R8), AX
-	VMOVDQU (SP), X8
+	VMOVDQU (R9), X8
 	VPINSRD $0x03, AX, X8, X8
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
@@ -5221,7 +5228,7 @@ twelve_rounds_75:
 ten_rounds_76:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
-	VMOVDQU     32(SP), X12
+	VMOVDQU     32(R9), X12
 	VMOVDQU     96(R8), X8
 	VAESENC     X8, X0, X0
 	VPSHUFB     aesniReversal<>+0(SB), X12, X12
@@ -5248,38 +5255,38 @@ ten_rounds_76:
 	VPCLMULQDQ  $0x00, 1088(BX), X14, X15
 	VPXOR       X15, X10, X10
 	VMOVDQU     224(R8), X8
-	VPXOR       32(SP), X8, X15
+	VPXOR       32(R9), X8, X15
 	VAESENCLAST X15, X0, X0
-	VMOVDQU     X0, 32(SP)
+	VMOVDQU     X0, 32(R9)
 	CMPQ        DX, $0x10
 	JAE         whole_78
 	CMPQ        DX, $0x08
 	JB          four_bytes_79
-	MOVQ        32(SP), AX
+	MOVQ        32(R9), AX
 	MOVQ        AX, (DI)
-	MOVQ        24(SP)(DX*1), AX
+	MOVQ        24(R9)(DX*1), AX
 	MOVQ        AX, -8(DI)(DX*1)
 	JMP         stored_77
 
 four_bytes_79:
 	CMPQ DX, $0x04
 	JB   one_byte_80
-	MOVL 32(SP), AX
+	MOVL 32(R9), AX
 	MOVL AX, (DI)
-	MOVL 28(SP)(DX*1), AX
+	MOVL 28(R9)(DX*1), AX
 	MOVL AX, -4(DI)(DX*1)
 	JMP  stored_77
 
 one_byte_80:
 	TESTQ DX, DX
 	JZ    stored_77
-	MOVB  32(SP), AL
+	MOVB  32(R9), AL
 	MOVB  AL, (DI)
 	MOVQ  DX, CX
 	SHRQ  $0x01, CX
-	MOVB  32(SP)(CX*1), AL
+	MOVB  32(R9)(CX*1), AL
 	MOVB  AL, (DI)(CX*1)
-	MOVB  31(SP)(DX*1), AL
+	MOVB  31(R9)(DX*1), AL
 	MOVB  AL, -1(DI)(DX*1)
 	JMP   stored_77
 
@@ -5294,7 +5301,7 @@ whole_78:
 stored_77:
 	CMPQ    trailer+32(FP), $0x00
 	JE      no_trailer_81
-	MOVBLZX 32(SP)(R13*1), AX
+	MOVBLZX 32(R9)(R13*1), AX
 	MOVQ    AX, last+104(FP)
 
 no_trailer_81:
@@ -5304,7 +5311,7 @@ rest_2:
 	MOVL    R11, AX
 	BSWAPL  AX
 	XORL    12(R8), AX
-	VMOVDQU (SP), X8
+	VMOVDQU (R9), X8
 	VPINSRD $0x03, AX, X8, X8
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
@@ -5335,7 +5342,7 @@ ten_rounds_83:
 	VPSHUFB     aesniReversal<>+0(SB), X12, X12
 	VMOVDQU     96(R8), X8
 	VAESENC     X8, X0, X0
-	VMOVDQU     32(SP), X13
+	VMOVDQU     32(R9), X13
 	VAESENC     X8, X1, X1
 	VPSHUFB     aesniReversal<>+0(SB), X13, X13
 	VMOVDQU     112(R8), X8
@@ -5378,9 +5385,9 @@ ten_rounds_83:
 	VPXOR       (SI), X8, X15
 	VAESENCLAST X15, X0, X0
 	VMOVDQU     X0, (DI)
-	VPXOR       32(SP), X8, X15
+	VPXOR       32(R9), X8, X15
 	VAESENCLAST X15, X1, X1
-	VMOVDQU     X1, 32(SP)
+	VMOVDQU     X1, 32(R9)
 	LEAQ        aesniWindow<>+0(SB), AX
 	VMOVDQU     (AX)(R13*1), X12
 	VPSHUFB     X12, X1, X1
@@ -5389,7 +5396,7 @@ ten_rounds_83:
 	VMOVDQU     X1, -16(DI)(DX*1)
 	CMPQ        trailer+32(FP), $0x00
 	JE          no_trailer_85
-	MOVBLZX     32(SP)(R13*1), AX
+	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+104(FP)
 
 no_trailer_85:
@@ -5399,7 +5406,7 @@ rest_3:
 	MOVL    R11, AX
 	BSWAPL  AX
 	XORL    12(R8), AX
-	VMOVDQU (SP), X8
+	VMOVDQU (R9), X8
 	VPINSRD $0x03, AX, X8, X8
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
@@ -5473,7 +5480,7 @@ ten_rounds_87:
 	VPXOR       X15, X11, X11
 	VMOVDQU     176(R8), X8
 	VAESENC     X8, X0, X0
-	VMOVDQU     32(SP), X12
+	VMOVDQU     32(R9), X12
 	VAESENC     X8, X1, X1
 	VPSHUFB     aesniReversal<>+0(SB), X12, X12
 	VAESENC     X8, X2, X2
@@ -5500,9 +5507,9 @@ ten_rounds_87:
 	VPXOR       16(SI), X8, X15
 	VAESENCLAST X15, X1, X1
 	VMOVDQU     X1, 16(DI)
-	VPXOR       32(SP), X8, X15
+	VPXOR       32(R9), X8, X15
 	VAESENCLAST X15, X2, X2
-	VMOVDQU     X2, 32(SP)
+	VMOVDQU     X2, 32(R9)
 	LEAQ        aesniWindow<>+0(SB), AX
 	VMOVDQU     (AX)(R13*1), X12
 	VPSHUFB     X12, X2, X2
@@ -5511,7 +5518,7 @@ ten_rounds_87:
 	VMOVDQU     X2, -16(DI)(DX*1)
 	CMPQ        trailer+32(FP), $0x00
 	JE          no_trailer_89
-	MOVBLZX     32(SP)(R13*1), AX
+	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+104(FP)
 
 no_trailer_89:
@@ -5521,7 +5528,7 @@ rest_4:
 	MOVL    R11, AX
 	BSWAPL  AX
 	XORL    12(R8), AX
-	VMOVDQU (SP), X8
+	VMOVDQU (R9), X8
 	VPINSRD $0x03, AX, X8, X8
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
@@ -5603,7 +5610,7 @@ ten_rounds_91:
 	VPSHUFB     aesniReversal<>+0(SB), X12, X12
 	VMOVDQU     160(R8), X8
 	VAESENC     X8, X0, X0
-	VMOVDQU     32(SP), X13
+	VMOVDQU     32(R9), X13
 	VAESENC     X8, X1, X1
 	VPSHUFB     aesniReversal<>+0(SB), X13, X13
 	VAESENC     X8, X2, X2
@@ -5648,9 +5655,9 @@ ten_rounds_91:
 	VPXOR       32(SI), X8, X15
 	VAESENCLAST X15, X2, X2
 	VMOVDQU     X2, 32(DI)
-	VPXOR       32(SP), X8, X15
+	VPXOR       32(R9), X8, X15
 	VAESENCLAST X15, X3, X3
-	VMOVDQU     X3, 32(SP)
+	VMOVDQU     X3, 32(R9)
 	LEAQ        aesniWindow<>+0(SB), AX
 	VMOVDQU     (AX)(R13*1), X12
 	VPSHUFB     X12, X3, X3
@@ -5659,7 +5666,7 @@ ten_rounds_91:
 	VMOVDQU     X3, -16(DI)(DX*1)
 	CMPQ        trailer+32(FP), $0x00
 	JE          no_trailer_93
-	MOVBLZX     32(SP)(R13*1), AX
+	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+104(FP)
 
 no_trailer_93:
@@ -5669,7 +5676,7 @@ rest_5:
 	MOVL    R11, AX
 	BSWAPL  AX
 	XORL    12(R8), AX
-	VMOVDQU (SP), X8
+	VMOVDQU (R9), X8
 	VPINSRD $0x03, AX, X8, X8
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
@@ -5791,7 +5798,7 @@ ten_rounds_95:
 	VAESENC     X8, X0, X0
 	VPXOR       X15, X11, X11
 	VAESENC     X8, X1, X1
-	VMOVDQU     32(SP), X12
+	VMOVDQU     32(R9), X12
 	VAESENC     X8, X2, X2
 	VPSHUFB     aesniReversal<>+0(SB), X12, X12
 	VAESENC     X8, X3, X3
@@ -5823,9 +5830,9 @@ ten_rounds_95:
 	VPXOR       48(SI), X8, X15
 	VAESENCLAST X15, X3, X3
 	VMOVDQU     X3, 48(DI)
-	VPXOR       32(SP), X8, X15
+	VPXOR       32(R9), X8, X15
 	VAESENCLAST X15, X4, X4
-	VMOVDQU     X4, 32(SP)
+	VMOVDQU     X4, 32(R9)
 	LEAQ        aesniWindow<>+0(SB), AX
 	VMOVDQU     (AX)(R13*1), X12
 	VPSHUFB     X12, X4, X4
@@ -5834,7 +5841,7 @@ ten_rounds_95:
 	VMOVDQU     X4, -16(DI)(DX*1)
 	CMPQ        trailer+32(FP), $0x00
 	JE          no_trailer_97
-	MOVBLZX     32(SP)(R13*1), AX
+	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+104(FP)
 
 no_trailer_97:
@@ -5844,7 +5851,7 @@ rest_6:
 	MOVL    R11, AX
 	BSWAPL  AX
 	XORL    12(R8), AX
-	VMOVDQU (SP), X8
+	VMOVDQU (R9), X8
 	VPINSRD $0x03, AX, X8, X8
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
@@ -5974,7 +5981,7 @@ ten_rounds_99:
 	VAESENC     X8, X1, X1
 	VPSHUFB     aesniReversal<>+0(SB), X12, X12
 	VAESENC     X8, X2, X2
-	VMOVDQU     32(SP), X13
+	VMOVDQU     32(R9), X13
 	VAESENC     X8, X3, X3
 	VPSHUFB     aesniReversal<>+0(SB), X13, X13
 	VAESENC     X8, X4, X4
@@ -6024,9 +6031,9 @@ ten_rounds_99:
 	VPXOR       64(SI), X8, X15
 	VAESENCLAST X15, X4, X4
 	VMOVDQU     X4, 64(DI)
-	VPXOR       32(SP), X8, X15
+	VPXOR       32(R9), X8, X15
 	VAESENCLAST X15, X5, X5
-	VMOVDQU     X5, 32(SP)
+	VMOVDQU     X5, 32(R9)
 	LEAQ        aesniWindow<>+0(SB), AX
 	VMOVDQU     (AX)(R13*1), X12
 	VPSHUFB     X12, X5, X5
@@ -6035,7 +6042,7 @@ ten_rounds_99:
 	VMOVDQU     X5, -16(DI)(DX*1)
 	CMPQ        trailer+32(FP), $0x00
 	JE          no_trailer_101
-	MOVBLZX     32(SP)(R13*1), AX
+	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+104(FP)
 
 no_trailer_101:
@@ -6045,7 +6052,7 @@ rest_7:
 	MOVL    R11, AX
 	BSWAPL  AX
 	XORL    12(R8), AX
-	VMOVDQU (SP), X8
+	VMOVDQU (R9), X8
 	VPINSRD $0x03, AX, X8, X8
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
@@ -6214,7 +6221,7 @@ ten_rounds_103:
 	VAESENC     X8, X4, X4
 	VPXOR       X15, X11, X11
 	VAESENC     X8, X5, X5
-	VMOVDQU     32(SP), X12
+	VMOVDQU     32(R9), X12
 	VAESENC     X8, X6, X6
 	VPSHUFB     aesniReversal<>+0(SB), X12, X12
 	VMOVDQU     208(R8), X8
@@ -6252,9 +6259,9 @@ ten_rounds_103:
 	VPXOR       80(SI), X8, X15
 	VAESENCLAST X15, X5, X5
 	VMOVDQU     X5, 80(DI)
-	VPXOR       32(SP), X8, X15
+	VPXOR       32(R9), X8, X15
 	VAESENCLAST X15, X6, X6
-	VMOVDQU     X6, 32(SP)
+	VMOVDQU     X6, 32(R9)
 	LEAQ        aesniWindow<>+0(SB), AX
 	VMOVDQU     (AX)(R13*1), X12
 	VPSHUFB     X12, X6, X6
@@ -6263,7 +6270,7 @@ ten_rounds_103:
 	VMOVDQU     X6, -16(DI)(DX*1)
 	CMPQ        trailer+32(FP), $0x00
 	JE          no_trailer_105
-	MOVBLZX     32(SP)(R13*1), AX
+	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+104(FP)
 
 no_trailer_105:
@@ -6273,7 +6280,7 @@ rest_8:
 	MOVL    R11, AX
 	BSWAPL  AX
 	XORL    12(R8), AX
-	VMOVDQU (SP), X8
+	VMOVDQU (R9), X8
 	VPINSRD $0x03, AX, X8, X8
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
@@ -6451,7 +6458,7 @@ ten_rounds_107:
 	VPSHUFB     aesniReversal<>+0(SB), X12, X12
 	VMOVDQU     192(R8), X8
 	VAESENC     X8, X0, X0
-	VMOVDQU     32(SP), X13
+	VMOVDQU     32(R9), X13
 	VAESENC     X8, X1, X1
 	VPSHUFB     aesniReversal<>+0(SB), X13, X13
 	VAESENC     X8, X2, X2
@@ -6506,9 +6513,9 @@ ten_rounds_107:
 	VPXOR       96(SI), X8, X15
 	VAESENCLAST X15, X6, X6
 	VMOVDQU     X6, 96(DI)
-	VPXOR       32(SP), X8, X15
+	VPXOR       32(R9), X8, X15
 	VAESENCLAST X15, X7, X7
-	VMOVDQU     X7, 32(SP)
+	VMOVDQU     X7, 32(R9)
 	LEAQ        aesniWindow<>+0(SB), AX
 	VMOVDQU     (AX)(R13*1), X12
 	VPSHUFB     X12, X7, X7
@@ -6517,7 +6524,7 @@ ten_rounds_107:
 	VMOVDQU     X7, -16(DI)(DX*1)
 	CMPQ        trailer+32(FP), $0x00
 	JE          no_trailer_109
-	MOVBLZX     32(SP)(R13*1), AX
+	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+104(FP)
 
 no_trailer_109:
@@ -6536,13 +6543,14 @@ stream:
 continue:
 	MOVL       40(AX), R11
 	VMOVDQU    16(AX), X12
-	VMOVDQU    X12, 16(SP)
+	VMOVDQU    X12, 16(R9)
 	VMOVDQU    (AX), X13
-	MOVQ       248(R8), R9
-	ADDQ       $0x00000410, R9
+	MOVQ       248(R8), BX
+	ADDQ       $0x00000410, BX
+	MOVQ       BX, 120(SP)
 	MOVQ       R10, AX
 	SHLQ       $0x04, AX
-	MOVQ       R9, BX
+	MOVQ       120(SP), BX
 	MOVL       $0x00000300, CX
 	CMPQ       R10, $0x00000039
 	CMOVQHI    CX, AX
@@ -6635,7 +6643,7 @@ loaded_113:
 	XORL AX, AX
 
 short_loaded:
-	VMOVDQU X12, 32(SP)
+	VMOVDQU X12, 32(R9)
 	CMPQ    R12, $0x00000030
 	JHI     upper_half_114
 	CMPQ    R12, $0x00000020
@@ -6729,7 +6737,7 @@ ten_rounds_122:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
-	VMOVDQU     32(SP), X12
+	VMOVDQU     32(R9), X12
 	VMOVDQU     96(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -6766,38 +6774,38 @@ ten_rounds_122:
 	VMOVDQU     224(R8), X8
 	VAESENCLAST X8, X1, X1
 	VMOVDQU     224(R8), X8
-	VPXOR       32(SP), X8, X15
+	VPXOR       32(R9), X8, X15
 	VAESENCLAST X15, X2, X2
-	VMOVDQU     X2, 32(SP)
+	VMOVDQU     X2, 32(R9)
 	CMPQ        DX, $0x10
 	JAE         whole_124
 	CMPQ        DX, $0x08
 	JB          four_bytes_125
-	MOVQ        32(SP), AX
+	MOVQ        32(R9), AX
 	MOVQ        AX, (DI)
-	MOVQ        24(SP)(DX*1), AX
+	MOVQ        24(R9)(DX*1), AX
 	MOVQ        AX, -8(DI)(DX*1)
 	JMP         stored_123
 
 four_bytes_125:
 	CMPQ DX, $0x04
 	JB   one_byte_126
-	MOVL 32(SP), AX
+	MOVL 32(R9), AX
 	MOVL AX, (DI)
-	MOVL 28(SP)(DX*1), AX
+	MOVL 28(R9)(DX*1), AX
 	MOVL AX, -4(DI)(DX*1)
 	JMP  stored_123
 
 one_byte_126:
 	TESTQ DX, DX
 	JZ    stored_123
-	MOVB  32(SP), AL
+	MOVB  32(R9), AL
 	MOVB  AL, (DI)
 	MOVQ  DX, CX
 	SHRQ  $0x01, CX
-	MOVB  32(SP)(CX*1), AL
+	MOVB  32(R9)(CX*1), AL
 	MOVB  AL, (DI)(CX*1)
-	MOVB  31(SP)(DX*1), AL
+	MOVB  31(R9)(DX*1), AL
 	MOVB  AL, -1(DI)(DX*1)
 	JMP   stored_123
 
@@ -6812,7 +6820,7 @@ whole_124:
 stored_123:
 	CMPQ    trailer+32(FP), $0x00
 	JE      no_trailer_127
-	MOVBLZX 32(SP)(R13*1), AX
+	MOVBLZX 32(R9)(R13*1), AX
 	MOVQ    AX, last+104(FP)
 
 no_trailer_127:
@@ -6876,7 +6884,7 @@ ten_rounds_129:
 	VAESENC     X8, X2, X2
 	VPXOR       X15, X11, X11
 	VAESENC     X8, X3, X3
-	VMOVDQU     32(SP), X12
+	VMOVDQU     32(R9), X12
 	VMOVDQU     160(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -6908,9 +6916,9 @@ ten_rounds_129:
 	VPXOR       (SI), X8, X15
 	VAESENCLAST X15, X2, X2
 	VMOVDQU     X2, (DI)
-	VPXOR       32(SP), X8, X15
+	VPXOR       32(R9), X8, X15
 	VAESENCLAST X15, X3, X3
-	VMOVDQU     X3, 32(SP)
+	VMOVDQU     X3, 32(R9)
 	LEAQ        aesniWindow<>+0(SB), AX
 	VMOVDQU     (AX)(R13*1), X12
 	VPSHUFB     X12, X3, X3
@@ -6919,7 +6927,7 @@ ten_rounds_129:
 	VMOVDQU     X3, -16(DI)(DX*1)
 	CMPQ        trailer+32(FP), $0x00
 	JE          no_trailer_131
-	MOVBLZX     32(SP)(R13*1), AX
+	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+104(FP)
 
 no_trailer_131:
@@ -7011,7 +7019,7 @@ ten_rounds_133:
 	VMOVDQU     176(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
-	VMOVDQU     32(SP), X12
+	VMOVDQU     32(R9), X12
 	VAESENC     X8, X3, X3
 	VPSHUFB     aesniReversal<>+0(SB), X12, X12
 	VAESENC     X8, X4, X4
@@ -7042,9 +7050,9 @@ ten_rounds_133:
 	VPXOR       16(SI), X8, X15
 	VAESENCLAST X15, X3, X3
 	VMOVDQU     X3, 16(DI)
-	VPXOR       32(SP), X8, X15
+	VPXOR       32(R9), X8, X15
 	VAESENCLAST X15, X4, X4
-	VMOVDQU     X4, 32(SP)
+	VMOVDQU     X4, 32(R9)
 	LEAQ        aesniWindow<>+0(SB), AX
 	VMOVDQU     (AX)(R13*1), X12
 	VPSHUFB     X12, X4, X4
@@ -7053,7 +7061,7 @@ ten_rounds_133:
 	VMOVDQU     X4, -16(DI)(DX*1)
 	CMPQ        trailer+32(FP), $0x00
 	JE          no_trailer_135
-	MOVBLZX     32(SP)(R13*1), AX
+	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+104(FP)
 
 no_trailer_135:
@@ -7169,7 +7177,7 @@ ten_rounds_137:
 	VAESENC     X8, X4, X4
 	VPXOR       X15, X11, X11
 	VAESENC     X8, X5, X5
-	VMOVDQU     32(SP), X12
+	VMOVDQU     32(R9), X12
 	VMOVDQU     192(R8), X8
 	VAESENC     X8, X1, X1
 	VPSHUFB     aesniReversal<>+0(SB), X12, X12
@@ -7203,9 +7211,9 @@ ten_rounds_137:
 	VPXOR       32(SI), X8, X15
 	VAESENCLAST X15, X4, X4
 	VMOVDQU     X4, 32(DI)
-	VPXOR       32(SP), X8, X15
+	VPXOR       32(R9), X8, X15
 	VAESENCLAST X15, X5, X5
-	VMOVDQU     X5, 32(SP)
+	VMOVDQU     X5, 32(R9)
 	LEAQ        aesniWindow<>+0(SB), AX
 	VMOVDQU     (AX)(R13*1), X12
 	VPSHUFB     X12, X5, X5
@@ -7214,7 +7222,7 @@ ten_rounds_137:
 	VMOVDQU     X5, -16(DI)(DX*1)
 	CMPQ        trailer+32(FP), $0x00
 	JE          no_trailer_139
-	MOVBLZX     32(SP)(R13*1), AX
+	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+104(FP)
 
 no_trailer_139:
@@ -7356,7 +7364,7 @@ ten_rounds_141:
 	VAESENC     X8, X2, X2
 	VPXOR       X15, X11, X11
 	VAESENC     X8, X3, X3
-	VMOVDQU     32(SP), X12
+	VMOVDQU     32(R9), X12
 	VAESENC     X8, X4, X4
 	VPSHUFB     aesniReversal<>+0(SB), X12, X12
 	VAESENC     X8, X5, X5
@@ -7391,9 +7399,9 @@ ten_rounds_141:
 	VPXOR       48(SI), X8, X15
 	VAESENCLAST X15, X5, X5
 	VMOVDQU     X5, 48(DI)
-	VPXOR       32(SP), X8, X15
+	VPXOR       32(R9), X8, X15
 	VAESENCLAST X15, X6, X6
-	VMOVDQU     X6, 32(SP)
+	VMOVDQU     X6, 32(R9)
 	LEAQ        aesniWindow<>+0(SB), AX
 	VMOVDQU     (AX)(R13*1), X12
 	VPSHUFB     X12, X6, X6
@@ -7402,7 +7410,7 @@ ten_rounds_141:
 	VMOVDQU     X6, -16(DI)(DX*1)
 	CMPQ        trailer+32(FP), $0x00
 	JE          no_trailer_143
-	MOVBLZX     32(SP)(R13*1), AX
+	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+104(FP)
 
 no_trailer_143:
@@ -7568,7 +7576,7 @@ ten_rounds_145:
 	VAESENC     X8, X4, X4
 	VPXOR       X15, X11, X11
 	VAESENC     X8, X5, X5
-	VMOVDQU     32(SP), X12
+	VMOVDQU     32(R9), X12
 	VAESENC     X8, X6, X6
 	VPSHUFB     aesniReversal<>+0(SB), X12, X12
 	VAESENC     X8, X7, X7
@@ -7606,9 +7614,9 @@ ten_rounds_145:
 	VPXOR       64(SI), X8, X15
 	VAESENCLAST X15, X6, X6
 	VMOVDQU     X6, 64(DI)
-	VPXOR       32(SP), X8, X15
+	VPXOR       32(R9), X8, X15
 	VAESENCLAST X15, X7, X7
-	VMOVDQU     X7, 32(SP)
+	VMOVDQU     X7, 32(R9)
 	LEAQ        aesniWindow<>+0(SB), AX
 	VMOVDQU     (AX)(R13*1), X12
 	VPSHUFB     X12, X7, X7
@@ -7617,7 +7625,7 @@ ten_rounds_145:
 	VMOVDQU     X7, -16(DI)(DX*1)
 	CMPQ        trailer+32(FP), $0x00
 	JE          no_trailer_147
-	MOVBLZX     32(SP)(R13*1), AX
+	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+104(FP)
 
 no_trailer_147:
@@ -7671,7 +7679,7 @@ finish:
 	VPXOR      X14, X11, X11
 	VPXOR      X15, X11, X11
 	VPSHUFB    aesniReversal<>+0(SB), X11, X11
-	VPXOR      16(SP), X11, X11
+	VPXOR      16(R9), X11, X11
 	VPXOR      (SI)(R12*1), X11, X11
 	XORL       AX, AX
 	VPTEST     X11, X11

@@ -860,7 +860,9 @@ block:
 
 // func vaesSeal(k *byte, dst *byte, src *byte, size uint64, trailer uint64, nonceLo uint64, nonceHi uint64, adLo uint64, adHi uint64, adBits uint64, textBits uint64, s *byte)
 // Requires: AVX, AVX2, CMOV, PCLMULQDQ, VAES, VPCLMULQDQ
-TEXT ·vaesSeal(SB), NOSPLIT, $64-96
+TEXT ·vaesSeal(SB), NOSPLIT, $128-96
+	LEAQ    56(SP), R9
+	ANDQ    $-64, R9
 	MOVQ    k+0(FP), R8
 	MOVQ    dst+8(FP), DI
 	MOVQ    src+16(FP), SI
@@ -868,7 +870,7 @@ TEXT ·vaesSeal(SB), NOSPLIT, $64-96
 	VMOVQ   nonceLo+40(FP), X8
 	VPINSRQ $0x01, nonceHi+48(FP), X8, X8
 	VPXOR   (R8), X8, X8
-	VMOVDQU X8, (SP)
+	VMOVDQU X8, (R9)
 	MOVQ    s+88(FP), AX
 	TESTQ   AX, AX
 	JNZ     stream
@@ -881,11 +883,12 @@ TEXT ·vaesSeal(SB), NOSPLIT, $64-96
 	SHRQ    $0x04, R10
 
 first_batch:
-	MOVQ           248(R8), R9
-	ADDQ           $0x00000410, R9
+	MOVQ           248(R8), BX
+	ADDQ           $0x00000410, BX
+	MOVQ           BX, 120(SP)
 	MOVQ           R10, AX
 	SHLQ           $0x04, AX
-	MOVQ           R9, BX
+	MOVQ           120(SP), BX
 	MOVL           $0x00000300, CX
 	CMPQ           R10, $0x00000041
 	CMOVQHI        CX, AX
@@ -1034,7 +1037,7 @@ ten_rounds_2:
 	VBROADCASTI128 224(R8), Y8
 	VAESENCLAST    Y8, Y0, Y0
 	VEXTRACTI128   $0x01, Y0, X0
-	VMOVDQU        X0, 16(SP)
+	VMOVDQU        X0, 16(R9)
 	VPXOR          (SI), Y8, Y15
 	VAESENCLAST    Y15, Y1, Y1
 	VMOVDQU        Y1, (DI)
@@ -1081,7 +1084,7 @@ second_batch_whole:
 	MOVL           R11, AX
 	BSWAPL         AX
 	XORL           12(R8), AX
-	VMOVDQU        (SP), X8
+	VMOVDQU        (R9), X8
 	VPINSRD        $0x03, AX, X8, X8
 	VINSERTI128    $0x01, X8, Y8, Y8
 	ADDL           $0x00000010, R11
@@ -1314,7 +1317,7 @@ ten_rounds_5:
 	SUBQ           $0x00000100, DX
 	ADDQ           $0x00000100, BX
 	SUBQ           $0x00000010, R10
-	CMPQ           BX, R9
+	CMPQ           BX, 120(SP)
 	JNE            within_group_6
 	VPXOR          Y11, Y9, Y15
 	VPXOR          Y15, Y10, Y10
@@ -1334,7 +1337,7 @@ ten_rounds_5:
 	VPXOR          X15, X11, X11
 	MOVQ           R10, AX
 	SHLQ           $0x04, AX
-	MOVQ           R9, BX
+	MOVQ           120(SP), BX
 	MOVL           $0x00000300, CX
 	CMPQ           R10, $0x00000041
 	CMOVQHI        CX, AX
@@ -1356,7 +1359,7 @@ batch:
 	MOVL           R11, AX
 	BSWAPL         AX
 	XORL           12(R8), AX
-	VMOVDQU        (SP), X8
+	VMOVDQU        (R9), X8
 	VPINSRD        $0x03, AX, X8, X8
 	VINSERTI128    $0x01, X8, Y8, Y8
 	ADDL           $0x00000010, R11
@@ -1598,7 +1601,7 @@ ten_rounds_8:
 	SUBQ           $0x00000100, DX
 	ADDQ           $0x00000100, BX
 	SUBQ           $0x00000010, R10
-	CMPQ           BX, R9
+	CMPQ           BX, 120(SP)
 	JNE            within_group_9
 	VPXOR          Y11, Y9, Y15
 	VPXOR          Y15, Y10, Y10
@@ -1618,7 +1621,7 @@ ten_rounds_8:
 	VPXOR          X15, X11, X11
 	MOVQ           R10, AX
 	SHLQ           $0x04, AX
-	MOVQ           R9, BX
+	MOVQ           120(SP), BX
 	MOVL           $0x00000300, CX
 	CMPQ           R10, $0x00000041
 	CMOVQHI        CX, AX
@@ -1684,7 +1687,7 @@ rest:
 	VINSERTI128 $0x01, X12, Y13, Y12
 
 alone_11:
-	VMOVDQU Y12, 32(SP)
+	VMOVDQU Y12, 32(R9)
 	CMPQ    R12, $0x00000080
 	JHI     upper_half_12
 	CMPQ    R12, $0x00000040
@@ -1726,7 +1729,7 @@ rest_1:
 	MOVL           R11, AX
 	BSWAPL         AX
 	XORL           12(R8), AX
-	VMOVDQU        (SP), X8
+	VMOVDQU        (R9), X8
 	VPINSRD        $0x03, AX, X8, X8
 	VINSERTI128    $0x01, X8, Y8, Y8
 	ADDL           $0x00000010, R11
@@ -1833,7 +1836,7 @@ ten_rounds_20:
 	VPXOR          Y15, Y11, Y11
 	ADDQ           $0x00000100, BX
 	VBROADCASTI128 224(R8), Y8
-	VPXOR          32(SP), Y8, Y15
+	VPXOR          32(R9), Y8, Y15
 	VAESENCLAST    Y15, Y0, Y0
 	VMOVDQU        X0, (DI)
 	LEAQ           -1(R12), AX
@@ -1860,7 +1863,7 @@ rest_2:
 	MOVL           R11, AX
 	BSWAPL         AX
 	XORL           12(R8), AX
-	VMOVDQU        (SP), X8
+	VMOVDQU        (R9), X8
 	VPINSRD        $0x03, AX, X8, X8
 	VINSERTI128    $0x01, X8, Y8, Y8
 	ADDL           $0x00000010, R11
@@ -1984,7 +1987,7 @@ ten_rounds_23:
 	VPXOR          (SI), Y8, Y15
 	VAESENCLAST    Y15, Y0, Y0
 	VMOVDQU        Y0, (DI)
-	VPXOR          32(SP), Y8, Y15
+	VPXOR          32(R9), Y8, Y15
 	VAESENCLAST    Y15, Y1, Y1
 	VMOVDQU        X1, 32(DI)
 	LEAQ           -1(R12), AX
@@ -2019,7 +2022,7 @@ rest_3:
 	MOVL           R11, AX
 	BSWAPL         AX
 	XORL           12(R8), AX
-	VMOVDQU        (SP), X8
+	VMOVDQU        (R9), X8
 	VPINSRD        $0x03, AX, X8, X8
 	VINSERTI128    $0x01, X8, Y8, Y8
 	ADDL           $0x00000010, R11
@@ -2160,7 +2163,7 @@ ten_rounds_26:
 	VPXOR          32(SI), Y8, Y15
 	VAESENCLAST    Y15, Y1, Y1
 	VMOVDQU        Y1, 32(DI)
-	VPXOR          32(SP), Y8, Y15
+	VPXOR          32(R9), Y8, Y15
 	VAESENCLAST    Y15, Y2, Y2
 	VMOVDQU        X2, 64(DI)
 	LEAQ           -1(R12), AX
@@ -2204,7 +2207,7 @@ rest_4:
 	MOVL           R11, AX
 	BSWAPL         AX
 	XORL           12(R8), AX
-	VMOVDQU        (SP), X8
+	VMOVDQU        (R9), X8
 	VPINSRD        $0x03, AX, X8, X8
 	VINSERTI128    $0x01, X8, Y8, Y8
 	ADDL           $0x00000010, R11
@@ -2362,7 +2365,7 @@ ten_rounds_29:
 	VPXOR          64(SI), Y8, Y15
 	VAESENCLAST    Y15, Y2, Y2
 	VMOVDQU        Y2, 64(DI)
-	VPXOR          32(SP), Y8, Y15
+	VPXOR          32(R9), Y8, Y15
 	VAESENCLAST    Y15, Y3, Y3
 	VMOVDQU        X3, 96(DI)
 	LEAQ           -1(R12), AX
@@ -2414,7 +2417,7 @@ rest_5:
 	MOVL           R11, AX
 	BSWAPL         AX
 	XORL           12(R8), AX
-	VMOVDQU        (SP), X8
+	VMOVDQU        (R9), X8
 	VPINSRD        $0x03, AX, X8, X8
 	VINSERTI128    $0x01, X8, Y8, Y8
 	ADDL           $0x00000010, R11
@@ -2589,7 +2592,7 @@ ten_rounds_32:
 	VPXOR          96(SI), Y8, Y15
 	VAESENCLAST    Y15, Y3, Y3
 	VMOVDQU        Y3, 96(DI)
-	VPXOR          32(SP), Y8, Y15
+	VPXOR          32(R9), Y8, Y15
 	VAESENCLAST    Y15, Y4, Y4
 	VMOVDQU        X4, 128(DI)
 	LEAQ           -1(R12), AX
@@ -2650,7 +2653,7 @@ rest_6:
 	MOVL           R11, AX
 	BSWAPL         AX
 	XORL           12(R8), AX
-	VMOVDQU        (SP), X8
+	VMOVDQU        (R9), X8
 	VPINSRD        $0x03, AX, X8, X8
 	VINSERTI128    $0x01, X8, Y8, Y8
 	ADDL           $0x00000010, R11
@@ -2842,7 +2845,7 @@ ten_rounds_35:
 	VPXOR          128(SI), Y8, Y15
 	VAESENCLAST    Y15, Y4, Y4
 	VMOVDQU        Y4, 128(DI)
-	VPXOR          32(SP), Y8, Y15
+	VPXOR          32(R9), Y8, Y15
 	VAESENCLAST    Y15, Y5, Y5
 	VMOVDQU        X5, 160(DI)
 	LEAQ           -1(R12), AX
@@ -2911,7 +2914,7 @@ rest_7:
 	MOVL           R11, AX
 	BSWAPL         AX
 	XORL           12(R8), AX
-	VMOVDQU        (SP), X8
+	VMOVDQU        (R9), X8
 	VPINSRD        $0x03, AX, X8, X8
 	VINSERTI128    $0x01, X8, Y8, Y8
 	ADDL           $0x00000010, R11
@@ -3120,7 +3123,7 @@ ten_rounds_38:
 	VPXOR          160(SI), Y8, Y15
 	VAESENCLAST    Y15, Y5, Y5
 	VMOVDQU        Y5, 160(DI)
-	VPXOR          32(SP), Y8, Y15
+	VPXOR          32(R9), Y8, Y15
 	VAESENCLAST    Y15, Y6, Y6
 	VMOVDQU        X6, 192(DI)
 	LEAQ           -1(R12), AX
@@ -3198,7 +3201,7 @@ rest_8:
 	MOVL           R11, AX
 	BSWAPL         AX
 	XORL           12(R8), AX
-	VMOVDQU        (SP), X8
+	VMOVDQU        (R9), X8
 	VPINSRD        $0x03, AX, X8, X8
 	VINSERTI128    $0x01, X8, Y8, Y8
 	ADDL           $0x00000010, R11
@@ -3424,7 +3427,7 @@ ten_rounds_41:
 	VPXOR          192(SI), Y8, Y15
 	VAESENCLAST    Y15, Y6, Y6
 	VMOVDQU        Y6, 192(DI)
-	VPXOR          32(SP), Y8, Y15
+	VPXOR          32(R9), Y8, Y15
 	VAESENCLAST    Y15, Y7, Y7
 	VMOVDQU        X7, 224(DI)
 	LEAQ           -1(R12), AX
@@ -3597,7 +3600,7 @@ rest_0:
 	VPXOR        X15, X11, X11
 	MOVQ         s+88(FP), AX
 	VMOVDQU      X11, (AX)
-	VMOVDQU      16(SP), X12
+	VMOVDQU      16(R9), X12
 	VMOVDQU      X12, 16(AX)
 	VZEROUPPER
 	RET
@@ -3615,13 +3618,14 @@ stream:
 continue:
 	MOVL           40(AX), R11
 	VMOVDQU        16(AX), X12
-	VMOVDQU        X12, 16(SP)
+	VMOVDQU        X12, 16(R9)
 	VMOVDQU        (AX), X13
-	MOVQ           248(R8), R9
-	ADDQ           $0x00000410, R9
+	MOVQ           248(R8), BX
+	ADDQ           $0x00000410, BX
+	MOVQ           BX, 120(SP)
 	MOVQ           R10, AX
 	SHLQ           $0x04, AX
-	MOVQ           R9, BX
+	MOVQ           120(SP), BX
 	MOVL           $0x00000300, CX
 	CMPQ           R10, $0x00000041
 	CMOVQHI        CX, AX
@@ -3634,7 +3638,7 @@ continue:
 	MOVL           R11, AX
 	BSWAPL         AX
 	XORL           12(R8), AX
-	VMOVDQU        (SP), X8
+	VMOVDQU        (R9), X8
 	VPINSRD        $0x03, AX, X8, X8
 	VINSERTI128    $0x01, X8, Y8, Y8
 	ADDL           $0x00000010, R11
@@ -3802,10 +3806,10 @@ ten_rounds_44:
 
 short:
 	LEAQ       432(R8), BX
-	MOVQ       248(R8), R9
-	ADDQ       $0x00000410, R9
+	MOVQ       248(R8), AX
+	ADDQ       $0x00000410, AX
 	CMPQ       R12, $0x00000090
-	CMOVQHI    R9, BX
+	CMOVQHI    AX, BX
 	LEAQ       63(R12), AX
 	ANDQ       $-16, AX
 	SUBQ       AX, BX
@@ -3893,7 +3897,7 @@ short_loaded:
 	VINSERTI128 $0x01, X12, Y13, Y12
 
 alone_49:
-	VMOVDQU Y12, 32(SP)
+	VMOVDQU Y12, 32(R9)
 	CMPQ    R12, $0x00000080
 	JHI     upper_half_50
 	CMPQ    R12, $0x00000040
@@ -4023,7 +4027,7 @@ ten_rounds_59:
 	VAESENCLAST    Y8, Y0, Y0
 	VEXTRACTI128   $0x01, Y0, X0
 	VBROADCASTI128 224(R8), Y8
-	VPXOR          32(SP), Y8, Y15
+	VPXOR          32(R9), Y8, Y15
 	VAESENCLAST    Y15, Y1, Y1
 	VMOVDQU        X1, (DI)
 	LEAQ           -1(R12), AX
@@ -4118,7 +4122,7 @@ ten_rounds_62:
 	VPXOR          (SI), Y8, Y15
 	VAESENCLAST    Y15, Y1, Y1
 	VMOVDQU        Y1, (DI)
-	VPXOR          32(SP), Y8, Y15
+	VPXOR          32(R9), Y8, Y15
 	VAESENCLAST    Y15, Y2, Y2
 	VMOVDQU        X2, 32(DI)
 	LEAQ           -1(R12), AX
@@ -4239,7 +4243,7 @@ ten_rounds_65:
 	VPXOR          32(SI), Y8, Y15
 	VAESENCLAST    Y15, Y2, Y2
 	VMOVDQU        Y2, 32(DI)
-	VPXOR          32(SP), Y8, Y15
+	VPXOR          32(R9), Y8, Y15
 	VAESENCLAST    Y15, Y3, Y3
 	VMOVDQU        X3, 64(DI)
 	LEAQ           -1(R12), AX
@@ -4386,7 +4390,7 @@ ten_rounds_68:
 	VPXOR          64(SI), Y8, Y15
 	VAESENCLAST    Y15, Y3, Y3
 	VMOVDQU        Y3, 64(DI)
-	VPXOR          32(SP), Y8, Y15
+	VPXOR          32(R9), Y8, Y15
 	VAESENCLAST    Y15, Y4, Y4
 	VMOVDQU        X4, 96(DI)
 	LEAQ           -1(R12), AX
@@ -4559,7 +4563,7 @@ ten_rounds_71:
 	VPXOR          96(SI), Y8, Y15
 	VAESENCLAST    Y15, Y4, Y4
 	VMOVDQU        Y4, 96(DI)
-	VPXOR          32(SP), Y8, Y15
+	VPXOR          32(R9), Y8, Y15
 	VAESENCLAST    Y15, Y5, Y5
 	VMOVDQU        X5, 128(DI)
 	LEAQ           -1(R12), AX
@@ -4758,7 +4762,7 @@ ten_rounds_74:
 	VPXOR          128(SI), Y8, Y15
 	VAESENCLAST    Y15, Y5, Y5
 	VMOVDQU        Y5, 128(DI)
-	VPXOR          32(SP), Y8, Y15
+	VPXOR          32(R9), Y8, Y15
 	VAESENCLAST    Y15, Y6, Y6
 	VMOVDQU        X6, 160(DI)
 	LEAQ           -1(R12), AX
@@ -4983,7 +4987,7 @@ ten_rounds_77:
 	VPXOR          160(SI), Y8, Y15
 	VAESENCLAST    Y15, Y6, Y6
 	VMOVDQU        Y6, 160(DI)
-	VPXOR          32(SP), Y8, Y15
+	VPXOR          32(R9), Y8, Y15
 	VAESENCLAST    Y15, Y7, Y7
 	VMOVDQU        X7, 192(DI)
 	LEAQ           -1(R12), AX
@@ -5120,14 +5124,16 @@ finish:
 	VPXOR        X14, X11, X11
 	VPXOR        X15, X11, X11
 	VPSHUFB      vaesReversal<>+0(SB), X11, X11
-	VPXOR        16(SP), X11, X11
+	VPXOR        16(R9), X11, X11
 	VMOVDQU      X11, (DI)
 	VZEROUPPER
 	RET
 
 // func vaesOpen(k *byte, dst *byte, src *byte, size uint64, trailer uint64, nonceLo uint64, nonceHi uint64, adLo uint64, adHi uint64, adBits uint64, textBits uint64, s *byte) (ok uint64, last uint64)
 // Requires: AVX, AVX2, CMOV, PCLMULQDQ, VAES, VPCLMULQDQ
-TEXT ·vaesOpen(SB), NOSPLIT, $64-112
+TEXT ·vaesOpen(SB), NOSPLIT, $128-112
+	LEAQ    56(SP), R9
+	ANDQ    $-64, R9
 	MOVQ    k+0(FP), R8
 	MOVQ    dst+8(FP), DI
 	MOVQ    src+16(FP), SI
@@ -5135,7 +5141,7 @@ TEXT ·vaesOpen(SB), NOSPLIT, $64-112
 	VMOVQ   nonceLo+40(FP), X8
 	VPINSRQ $0x01, nonceHi+48(FP), X8, X8
 	VPXOR   (R8), X8, X8
-	VMOVDQU X8, (SP)
+	VMOVDQU X8, (R9)
 	XORL    AX, AX
 	MOVQ    AX, ok+96(FP)
 	MOVQ    AX, last+104(FP)
@@ -5150,11 +5156,12 @@ TEXT ·vaesOpen(SB), NOSPLIT, $64-112
 	SHRQ    $0x04, R10
 
 first_batch:
-	MOVQ           248(R8), R9
-	ADDQ           $0x00000410, R9
+	MOVQ           248(R8), BX
+	ADDQ           $0x00000410, BX
+	MOVQ           BX, 120(SP)
 	MOVQ           R10, AX
 	SHLQ           $0x04, AX
-	MOVQ           R9, BX
+	MOVQ           120(SP), BX
 	MOVL           $0x00000300, CX
 	CMPQ           R10, $0x00000041
 	CMOVQHI        CX, AX
@@ -5370,7 +5377,7 @@ ten_rounds_80:
 	VBROADCASTI128 224(R8), Y8
 	VAESENCLAST    Y8, Y0, Y0
 	VEXTRACTI128   $0x01, Y0, X0
-	VMOVDQU        X0, 16(SP)
+	VMOVDQU        X0, 16(R9)
 	VPXOR          (SI), Y8, Y15
 	VAESENCLAST    Y15, Y1, Y1
 	VMOVDQU        Y1, (DI)
@@ -5397,7 +5404,7 @@ ten_rounds_80:
 	SUBQ           $0x000000e0, DX
 	ADDQ           $0x00000100, BX
 	SUBQ           $0x00000010, R10
-	CMPQ           BX, R9
+	CMPQ           BX, 120(SP)
 	JNE            within_group_81
 	VPXOR          Y11, Y9, Y15
 	VPXOR          Y15, Y10, Y10
@@ -5419,7 +5426,7 @@ ten_rounds_80:
 	JNZ            more_slots_82
 	MOVQ           s+88(FP), AX
 	VMOVDQU        X11, (AX)
-	VMOVDQU        16(SP), X12
+	VMOVDQU        16(R9), X12
 	VMOVDQU        X12, 16(AX)
 	VZEROUPPER
 	RET
@@ -5427,7 +5434,7 @@ ten_rounds_80:
 more_slots_82:
 	MOVQ       R10, AX
 	SHLQ       $0x04, AX
-	MOVQ       R9, BX
+	MOVQ       120(SP), BX
 	MOVL       $0x00000300, CX
 	CMPQ       R10, $0x00000041
 	CMOVQHI    CX, AX
@@ -5449,7 +5456,7 @@ batch:
 	MOVL           R11, AX
 	BSWAPL         AX
 	XORL           12(R8), AX
-	VMOVDQU        (SP), X8
+	VMOVDQU        (R9), X8
 	VPINSRD        $0x03, AX, X8, X8
 	VINSERTI128    $0x01, X8, Y8, Y8
 	ADDL           $0x00000010, R11
@@ -5691,7 +5698,7 @@ ten_rounds_84:
 	SUBQ           $0x00000100, DX
 	ADDQ           $0x00000100, BX
 	SUBQ           $0x00000010, R10
-	CMPQ           BX, R9
+	CMPQ           BX, 120(SP)
 	JNE            within_group_85
 	VPXOR          Y11, Y9, Y15
 	VPXOR          Y15, Y10, Y10
@@ -5713,7 +5720,7 @@ ten_rounds_84:
 	JNZ            more_slots_86
 	MOVQ           s+88(FP), AX
 	VMOVDQU        X11, (AX)
-	VMOVDQU        16(SP), X12
+	VMOVDQU        16(R9), X12
 	VMOVDQU        X12, 16(AX)
 	VZEROUPPER
 	RET
@@ -5721,7 +5728,7 @@ ten_rounds_84:
 more_slots_86:
 	MOVQ       R10, AX
 	SHLQ       $0x04, AX
-	MOVQ       R9, BX
+	MOVQ       120(SP), BX
 	MOVL       $0x00000300, CX
 	CMPQ       R10, $0x00000041
 	CMOVQHI    CX, AX
@@ -5772,7 +5779,7 @@ no_run_87:
 	VINSERTI128 $0x01, X12, Y13, Y12
 
 alone_88:
-	VMOVDQU Y12, 32(SP)
+	VMOVDQU Y12, 32(R9)
 	CMPQ    R12, $0x00000080
 	JHI     upper_half_89
 	CMPQ    R12, $0x00000040
@@ -5814,7 +5821,7 @@ rest_1:
 	MOVL           R11, AX
 	BSWAPL         AX
 	XORL           12(R8), AX
-	VMOVDQU        (SP), X8
+	VMOVDQU        (R9), X8
 	VPINSRD        $0x03, AX, X8, X8
 	VINSERTI128    $0x01, X8, Y8, Y8
 	ADDL           $0x00000010, R11
@@ -5836,7 +5843,7 @@ twelve_rounds_96:
 ten_rounds_97:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
-	VMOVDQU        32(SP), Y12
+	VMOVDQU        32(R9), Y12
 	VBROADCASTI128 96(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VPSHUFB        vaesReversal<>+0(SB), Y12, Y12
@@ -5863,7 +5870,7 @@ ten_rounds_97:
 	VPCLMULQDQ     $0x00, 1088(BX), Y14, Y15
 	VPXOR          Y15, Y10, Y10
 	VBROADCASTI128 224(R8), Y8
-	VPXOR          32(SP), Y8, Y15
+	VPXOR          32(R9), Y8, Y15
 	VAESENCLAST    Y15, Y0, Y0
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
@@ -5872,36 +5879,36 @@ ten_rounds_97:
 	VEXTRACTI128   $0x01, Y0, X0
 
 alone_98:
-	VMOVDQU X0, 32(SP)
+	VMOVDQU X0, 32(R9)
 	CMPQ    DX, $0x10
 	JAE     whole_100
 	CMPQ    DX, $0x08
 	JB      four_bytes_101
-	MOVQ    32(SP), AX
+	MOVQ    32(R9), AX
 	MOVQ    AX, (DI)
-	MOVQ    24(SP)(DX*1), AX
+	MOVQ    24(R9)(DX*1), AX
 	MOVQ    AX, -8(DI)(DX*1)
 	JMP     stored_99
 
 four_bytes_101:
 	CMPQ DX, $0x04
 	JB   one_byte_102
-	MOVL 32(SP), AX
+	MOVL 32(R9), AX
 	MOVL AX, (DI)
-	MOVL 28(SP)(DX*1), AX
+	MOVL 28(R9)(DX*1), AX
 	MOVL AX, -4(DI)(DX*1)
 	JMP  stored_99
 
 one_byte_102:
 	TESTQ DX, DX
 	JZ    stored_99
-	MOVB  32(SP), AL
+	MOVB  32(R9), AL
 	MOVB  AL, (DI)
 	MOVQ  DX, CX
 	SHRQ  $0x01, CX
-	MOVB  32(SP)(CX*1), AL
+	MOVB  32(R9)(CX*1), AL
 	MOVB  AL, (DI)(CX*1)
-	MOVB  31(SP)(DX*1), AL
+	MOVB  31(R9)(DX*1), AL
 	MOVB  AL, -1(DI)(DX*1)
 	JMP   stored_99
 
@@ -5916,7 +5923,7 @@ whole_100:
 stored_99:
 	CMPQ    trailer+32(FP), $0x00
 	JE      no_trailer_103
-	MOVBLZX 32(SP)(R13*1), AX
+	MOVBLZX 32(R9)(R13*1), AX
 	MOVQ    AX, last+104(FP)
 
 no_trailer_103:
@@ -5926,7 +5933,7 @@ rest_2:
 	MOVL           R11, AX
 	BSWAPL         AX
 	XORL           12(R8), AX
-	VMOVDQU        (SP), X8
+	VMOVDQU        (R9), X8
 	VPINSRD        $0x03, AX, X8, X8
 	VINSERTI128    $0x01, X8, Y8, Y8
 	ADDL           $0x00000010, R11
@@ -5958,7 +5965,7 @@ ten_rounds_105:
 	VPSHUFB        vaesReversal<>+0(SB), Y12, Y12
 	VBROADCASTI128 96(R8), Y8
 	VAESENC        Y8, Y0, Y0
-	VMOVDQU        32(SP), Y13
+	VMOVDQU        32(R9), Y13
 	VAESENC        Y8, Y1, Y1
 	VPSHUFB        vaesReversal<>+0(SB), Y13, Y13
 	VBROADCASTI128 112(R8), Y8
@@ -6001,7 +6008,7 @@ ten_rounds_105:
 	VPXOR          (SI), Y8, Y15
 	VAESENCLAST    Y15, Y0, Y0
 	VMOVDQU        Y0, (DI)
-	VPXOR          32(SP), Y8, Y15
+	VPXOR          32(R9), Y8, Y15
 	VAESENCLAST    Y15, Y1, Y1
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
@@ -6010,7 +6017,7 @@ ten_rounds_105:
 	VEXTRACTI128   $0x01, Y1, X1
 
 alone_106:
-	VMOVDQU   X1, 32(SP)
+	VMOVDQU   X1, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
 	VPSHUFB   X12, X1, X1
@@ -6019,7 +6026,7 @@ alone_106:
 	VMOVDQU   X1, -16(DI)(DX*1)
 	CMPQ      trailer+32(FP), $0x00
 	JE        no_trailer_108
-	MOVBLZX   32(SP)(R13*1), AX
+	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+104(FP)
 
 no_trailer_108:
@@ -6029,7 +6036,7 @@ rest_3:
 	MOVL           R11, AX
 	BSWAPL         AX
 	XORL           12(R8), AX
-	VMOVDQU        (SP), X8
+	VMOVDQU        (R9), X8
 	VPINSRD        $0x03, AX, X8, X8
 	VINSERTI128    $0x01, X8, Y8, Y8
 	ADDL           $0x00000010, R11
@@ -6104,7 +6111,7 @@ ten_rounds_110:
 	VPXOR          Y15, Y11, Y11
 	VBROADCASTI128 176(R8), Y8
 	VAESENC        Y8, Y0, Y0
-	VMOVDQU        32(SP), Y12
+	VMOVDQU        32(R9), Y12
 	VAESENC        Y8, Y1, Y1
 	VPSHUFB        vaesReversal<>+0(SB), Y12, Y12
 	VAESENC        Y8, Y2, Y2
@@ -6131,7 +6138,7 @@ ten_rounds_110:
 	VPXOR          32(SI), Y8, Y15
 	VAESENCLAST    Y15, Y1, Y1
 	VMOVDQU        Y1, 32(DI)
-	VPXOR          32(SP), Y8, Y15
+	VPXOR          32(R9), Y8, Y15
 	VAESENCLAST    Y15, Y2, Y2
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
@@ -6140,7 +6147,7 @@ ten_rounds_110:
 	VEXTRACTI128   $0x01, Y2, X2
 
 alone_111:
-	VMOVDQU   X2, 32(SP)
+	VMOVDQU   X2, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
 	VPSHUFB   X12, X2, X2
@@ -6149,7 +6156,7 @@ alone_111:
 	VMOVDQU   X2, -16(DI)(DX*1)
 	CMPQ      trailer+32(FP), $0x00
 	JE        no_trailer_113
-	MOVBLZX   32(SP)(R13*1), AX
+	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+104(FP)
 
 no_trailer_113:
@@ -6159,7 +6166,7 @@ rest_4:
 	MOVL           R11, AX
 	BSWAPL         AX
 	XORL           12(R8), AX
-	VMOVDQU        (SP), X8
+	VMOVDQU        (R9), X8
 	VPINSRD        $0x03, AX, X8, X8
 	VINSERTI128    $0x01, X8, Y8, Y8
 	ADDL           $0x00000010, R11
@@ -6242,7 +6249,7 @@ ten_rounds_115:
 	VPSHUFB        vaesReversal<>+0(SB), Y12, Y12
 	VBROADCASTI128 160(R8), Y8
 	VAESENC        Y8, Y0, Y0
-	VMOVDQU        32(SP), Y13
+	VMOVDQU        32(R9), Y13
 	VAESENC        Y8, Y1, Y1
 	VPSHUFB        vaesReversal<>+0(SB), Y13, Y13
 	VAESENC        Y8, Y2, Y2
@@ -6287,7 +6294,7 @@ ten_rounds_115:
 	VPXOR          64(SI), Y8, Y15
 	VAESENCLAST    Y15, Y2, Y2
 	VMOVDQU        Y2, 64(DI)
-	VPXOR          32(SP), Y8, Y15
+	VPXOR          32(R9), Y8, Y15
 	VAESENCLAST    Y15, Y3, Y3
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
@@ -6296,7 +6303,7 @@ ten_rounds_115:
 	VEXTRACTI128   $0x01, Y3, X3
 
 alone_116:
-	VMOVDQU   X3, 32(SP)
+	VMOVDQU   X3, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
 	VPSHUFB   X12, X3, X3
@@ -6305,7 +6312,7 @@ alone_116:
 	VMOVDQU   X3, -16(DI)(DX*1)
 	CMPQ      trailer+32(FP), $0x00
 	JE        no_trailer_118
-	MOVBLZX   32(SP)(R13*1), AX
+	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+104(FP)
 
 no_trailer_118:
@@ -6315,7 +6322,7 @@ rest_5:
 	MOVL           R11, AX
 	BSWAPL         AX
 	XORL           12(R8), AX
-	VMOVDQU        (SP), X8
+	VMOVDQU        (R9), X8
 	VPINSRD        $0x03, AX, X8, X8
 	VINSERTI128    $0x01, X8, Y8, Y8
 	ADDL           $0x00000010, R11
@@ -6438,7 +6445,7 @@ ten_rounds_120:
 	VAESENC        Y8, Y0, Y0
 	VPXOR          Y15, Y11, Y11
 	VAESENC        Y8, Y1, Y1
-	VMOVDQU        32(SP), Y12
+	VMOVDQU        32(R9), Y12
 	VAESENC        Y8, Y2, Y2
 	VPSHUFB        vaesReversal<>+0(SB), Y12, Y12
 	VAESENC        Y8, Y3, Y3
@@ -6470,7 +6477,7 @@ ten_rounds_120:
 	VPXOR          96(SI), Y8, Y15
 	VAESENCLAST    Y15, Y3, Y3
 	VMOVDQU        Y3, 96(DI)
-	VPXOR          32(SP), Y8, Y15
+	VPXOR          32(R9), Y8, Y15
 	VAESENCLAST    Y15, Y4, Y4
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
@@ -6479,7 +6486,7 @@ ten_rounds_120:
 	VEXTRACTI128   $0x01, Y4, X4
 
 alone_121:
-	VMOVDQU   X4, 32(SP)
+	VMOVDQU   X4, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
 	VPSHUFB   X12, X4, X4
@@ -6488,7 +6495,7 @@ alone_121:
 	VMOVDQU   X4, -16(DI)(DX*1)
 	CMPQ      trailer+32(FP), $0x00
 	JE        no_trailer_123
-	MOVBLZX   32(SP)(R13*1), AX
+	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+104(FP)
 
 no_trailer_123:
@@ -6498,7 +6505,7 @@ rest_6:
 	MOVL           R11, AX
 	BSWAPL         AX
 	XORL           12(R8), AX
-	VMOVDQU        (SP), X8
+	VMOVDQU        (R9), X8
 	VPINSRD        $0x03, AX, X8, X8
 	VINSERTI128    $0x01, X8, Y8, Y8
 	ADDL           $0x00000010, R11
@@ -6629,7 +6636,7 @@ ten_rounds_125:
 	VAESENC        Y8, Y1, Y1
 	VPSHUFB        vaesReversal<>+0(SB), Y12, Y12
 	VAESENC        Y8, Y2, Y2
-	VMOVDQU        32(SP), Y13
+	VMOVDQU        32(R9), Y13
 	VAESENC        Y8, Y3, Y3
 	VPSHUFB        vaesReversal<>+0(SB), Y13, Y13
 	VAESENC        Y8, Y4, Y4
@@ -6679,7 +6686,7 @@ ten_rounds_125:
 	VPXOR          128(SI), Y8, Y15
 	VAESENCLAST    Y15, Y4, Y4
 	VMOVDQU        Y4, 128(DI)
-	VPXOR          32(SP), Y8, Y15
+	VPXOR          32(R9), Y8, Y15
 	VAESENCLAST    Y15, Y5, Y5
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
@@ -6688,7 +6695,7 @@ ten_rounds_125:
 	VEXTRACTI128   $0x01, Y5, X5
 
 alone_126:
-	VMOVDQU   X5, 32(SP)
+	VMOVDQU   X5, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
 	VPSHUFB   X12, X5, X5
@@ -6697,7 +6704,7 @@ alone_126:
 	VMOVDQU   X5, -16(DI)(DX*1)
 	CMPQ      trailer+32(FP), $0x00
 	JE        no_trailer_128
-	MOVBLZX   32(SP)(R13*1), AX
+	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+104(FP)
 
 no_trailer_128:
@@ -6707,7 +6714,7 @@ rest_7:
 	MOVL           R11, AX
 	BSWAPL         AX
 	XORL           12(R8), AX
-	VMOVDQU        (SP), X8
+	VMOVDQU        (R9), X8
 	VPINSRD        $0x03, AX, X8, X8
 	VINSERTI128    $0x01, X8, Y8, Y8
 	ADDL           $0x00000010, R11
@@ -6877,7 +6884,7 @@ ten_rounds_130:
 	VAESENC        Y8, Y4, Y4
 	VPXOR          Y15, Y11, Y11
 	VAESENC        Y8, Y5, Y5
-	VMOVDQU        32(SP), Y12
+	VMOVDQU        32(R9), Y12
 	VAESENC        Y8, Y6, Y6
 	VPSHUFB        vaesReversal<>+0(SB), Y12, Y12
 	VBROADCASTI128 208(R8), Y8
@@ -6915,7 +6922,7 @@ ten_rounds_130:
 	VPXOR          160(SI), Y8, Y15
 	VAESENCLAST    Y15, Y5, Y5
 	VMOVDQU        Y5, 160(DI)
-	VPXOR          32(SP), Y8, Y15
+	VPXOR          32(R9), Y8, Y15
 	VAESENCLAST    Y15, Y6, Y6
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
@@ -6924,7 +6931,7 @@ ten_rounds_130:
 	VEXTRACTI128   $0x01, Y6, X6
 
 alone_131:
-	VMOVDQU   X6, 32(SP)
+	VMOVDQU   X6, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
 	VPSHUFB   X12, X6, X6
@@ -6933,7 +6940,7 @@ alone_131:
 	VMOVDQU   X6, -16(DI)(DX*1)
 	CMPQ      trailer+32(FP), $0x00
 	JE        no_trailer_133
-	MOVBLZX   32(SP)(R13*1), AX
+	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+104(FP)
 
 no_trailer_133:
@@ -6943,7 +6950,7 @@ rest_8:
 	MOVL           R11, AX
 	BSWAPL         AX
 	XORL           12(R8), AX
-	VMOVDQU        (SP), X8
+	VMOVDQU        (R9), X8
 	VPINSRD        $0x03, AX, X8, X8
 	VINSERTI128    $0x01, X8, Y8, Y8
 	ADDL           $0x00000010, R11
@@ -7122,7 +7129,7 @@ ten_rounds_135:
 	VPSHUFB        vaesReversal<>+0(SB), Y12, Y12
 	VBROADCASTI128 192(R8), Y8
 	VAESENC        Y8, Y0, Y0
-	VMOVDQU        32(SP), Y13
+	VMOVDQU        32(R9), Y13
 	VAESENC        Y8, Y1, Y1
 	VPSHUFB        vaesReversal<>+0(SB), Y13, Y13
 	VAESENC        Y8, Y2, Y2
@@ -7177,7 +7184,7 @@ ten_rounds_135:
 	VPXOR          192(SI), Y8, Y15
 	VAESENCLAST    Y15, Y6, Y6
 	VMOVDQU        Y6, 192(DI)
-	VPXOR          32(SP), Y8, Y15
+	VPXOR          32(R9), Y8, Y15
 	VAESENCLAST    Y15, Y7, Y7
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
@@ -7186,7 +7193,7 @@ ten_rounds_135:
 	VEXTRACTI128   $0x01, Y7, X7
 
 alone_136:
-	VMOVDQU   X7, 32(SP)
+	VMOVDQU   X7, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
 	VPSHUFB   X12, X7, X7
@@ -7195,7 +7202,7 @@ alone_136:
 	VMOVDQU   X7, -16(DI)(DX*1)
 	CMPQ      trailer+32(FP), $0x00
 	JE        no_trailer_138
-	MOVBLZX   32(SP)(R13*1), AX
+	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+104(FP)
 
 no_trailer_138:
@@ -7214,13 +7221,14 @@ stream:
 continue:
 	MOVL       40(AX), R11
 	VMOVDQU    16(AX), X12
-	VMOVDQU    X12, 16(SP)
+	VMOVDQU    X12, 16(R9)
 	VMOVDQU    (AX), X13
-	MOVQ       248(R8), R9
-	ADDQ       $0x00000410, R9
+	MOVQ       248(R8), BX
+	ADDQ       $0x00000410, BX
+	MOVQ       BX, 120(SP)
 	MOVQ       R10, AX
 	SHLQ       $0x04, AX
-	MOVQ       R9, BX
+	MOVQ       120(SP), BX
 	MOVL       $0x00000300, CX
 	CMPQ       R10, $0x00000041
 	CMOVQHI    CX, AX
@@ -7234,10 +7242,10 @@ continue:
 
 short:
 	LEAQ       432(R8), BX
-	MOVQ       248(R8), R9
-	ADDQ       $0x00000410, R9
+	MOVQ       248(R8), AX
+	ADDQ       $0x00000410, AX
 	CMPQ       R12, $0x00000090
-	CMOVQHI    R9, BX
+	CMOVQHI    AX, BX
 	LEAQ       63(R12), AX
 	ANDQ       $-16, AX
 	SUBQ       AX, BX
@@ -7323,7 +7331,7 @@ short_loaded:
 	VINSERTI128 $0x01, X12, Y13, Y12
 
 alone_143:
-	VMOVDQU Y12, 32(SP)
+	VMOVDQU Y12, 32(R9)
 	CMPQ    R12, $0x00000080
 	JHI     upper_half_144
 	CMPQ    R12, $0x00000040
@@ -7425,7 +7433,7 @@ ten_rounds_153:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
-	VMOVDQU        32(SP), Y12
+	VMOVDQU        32(R9), Y12
 	VBROADCASTI128 96(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7463,7 +7471,7 @@ ten_rounds_153:
 	VAESENCLAST    Y8, Y0, Y0
 	VEXTRACTI128   $0x01, Y0, X0
 	VBROADCASTI128 224(R8), Y8
-	VPXOR          32(SP), Y8, Y15
+	VPXOR          32(R9), Y8, Y15
 	VAESENCLAST    Y15, Y1, Y1
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
@@ -7472,36 +7480,36 @@ ten_rounds_153:
 	VEXTRACTI128   $0x01, Y1, X1
 
 alone_154:
-	VMOVDQU X1, 32(SP)
+	VMOVDQU X1, 32(R9)
 	CMPQ    DX, $0x10
 	JAE     whole_156
 	CMPQ    DX, $0x08
 	JB      four_bytes_157
-	MOVQ    32(SP), AX
+	MOVQ    32(R9), AX
 	MOVQ    AX, (DI)
-	MOVQ    24(SP)(DX*1), AX
+	MOVQ    24(R9)(DX*1), AX
 	MOVQ    AX, -8(DI)(DX*1)
 	JMP     stored_155
 
 four_bytes_157:
 	CMPQ DX, $0x04
 	JB   one_byte_158
-	MOVL 32(SP), AX
+	MOVL 32(R9), AX
 	MOVL AX, (DI)
-	MOVL 28(SP)(DX*1), AX
+	MOVL 28(R9)(DX*1), AX
 	MOVL AX, -4(DI)(DX*1)
 	JMP  stored_155
 
 one_byte_158:
 	TESTQ DX, DX
 	JZ    stored_155
-	MOVB  32(SP), AL
+	MOVB  32(R9), AL
 	MOVB  AL, (DI)
 	MOVQ  DX, CX
 	SHRQ  $0x01, CX
-	MOVB  32(SP)(CX*1), AL
+	MOVB  32(R9)(CX*1), AL
 	MOVB  AL, (DI)(CX*1)
-	MOVB  31(SP)(DX*1), AL
+	MOVB  31(R9)(DX*1), AL
 	MOVB  AL, -1(DI)(DX*1)
 	JMP   stored_155
 
@@ -7516,7 +7524,7 @@ whole_156:
 stored_155:
 	CMPQ    trailer+32(FP), $0x00
 	JE      no_trailer_159
-	MOVBLZX 32(SP)(R13*1), AX
+	MOVBLZX 32(R9)(R13*1), AX
 	MOVQ    AX, last+104(FP)
 
 no_trailer_159:
@@ -7581,7 +7589,7 @@ ten_rounds_161:
 	VAESENC        Y8, Y1, Y1
 	VPXOR          Y15, Y11, Y11
 	VAESENC        Y8, Y2, Y2
-	VMOVDQU        32(SP), Y12
+	VMOVDQU        32(R9), Y12
 	VBROADCASTI128 160(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7614,7 +7622,7 @@ ten_rounds_161:
 	VPXOR          (SI), Y8, Y15
 	VAESENCLAST    Y15, Y1, Y1
 	VMOVDQU        Y1, (DI)
-	VPXOR          32(SP), Y8, Y15
+	VPXOR          32(R9), Y8, Y15
 	VAESENCLAST    Y15, Y2, Y2
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
@@ -7623,7 +7631,7 @@ ten_rounds_161:
 	VEXTRACTI128   $0x01, Y2, X2
 
 alone_162:
-	VMOVDQU   X2, 32(SP)
+	VMOVDQU   X2, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
 	VPSHUFB   X12, X2, X2
@@ -7632,7 +7640,7 @@ alone_162:
 	VMOVDQU   X2, -16(DI)(DX*1)
 	CMPQ      trailer+32(FP), $0x00
 	JE        no_trailer_164
-	MOVBLZX   32(SP)(R13*1), AX
+	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+104(FP)
 
 no_trailer_164:
@@ -7725,7 +7733,7 @@ ten_rounds_166:
 	VBROADCASTI128 176(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
-	VMOVDQU        32(SP), Y12
+	VMOVDQU        32(R9), Y12
 	VAESENC        Y8, Y2, Y2
 	VPSHUFB        vaesReversal<>+0(SB), Y12, Y12
 	VAESENC        Y8, Y3, Y3
@@ -7757,7 +7765,7 @@ ten_rounds_166:
 	VPXOR          32(SI), Y8, Y15
 	VAESENCLAST    Y15, Y2, Y2
 	VMOVDQU        Y2, 32(DI)
-	VPXOR          32(SP), Y8, Y15
+	VPXOR          32(R9), Y8, Y15
 	VAESENCLAST    Y15, Y3, Y3
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
@@ -7766,7 +7774,7 @@ ten_rounds_166:
 	VEXTRACTI128   $0x01, Y3, X3
 
 alone_167:
-	VMOVDQU   X3, 32(SP)
+	VMOVDQU   X3, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
 	VPSHUFB   X12, X3, X3
@@ -7775,7 +7783,7 @@ alone_167:
 	VMOVDQU   X3, -16(DI)(DX*1)
 	CMPQ      trailer+32(FP), $0x00
 	JE        no_trailer_169
-	MOVBLZX   32(SP)(R13*1), AX
+	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+104(FP)
 
 no_trailer_169:
@@ -7892,7 +7900,7 @@ ten_rounds_171:
 	VAESENC        Y8, Y3, Y3
 	VPXOR          Y15, Y11, Y11
 	VAESENC        Y8, Y4, Y4
-	VMOVDQU        32(SP), Y12
+	VMOVDQU        32(R9), Y12
 	VBROADCASTI128 192(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VPSHUFB        vaesReversal<>+0(SB), Y12, Y12
@@ -7927,7 +7935,7 @@ ten_rounds_171:
 	VPXOR          64(SI), Y8, Y15
 	VAESENCLAST    Y15, Y3, Y3
 	VMOVDQU        Y3, 64(DI)
-	VPXOR          32(SP), Y8, Y15
+	VPXOR          32(R9), Y8, Y15
 	VAESENCLAST    Y15, Y4, Y4
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
@@ -7936,7 +7944,7 @@ ten_rounds_171:
 	VEXTRACTI128   $0x01, Y4, X4
 
 alone_172:
-	VMOVDQU   X4, 32(SP)
+	VMOVDQU   X4, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
 	VPSHUFB   X12, X4, X4
@@ -7945,7 +7953,7 @@ alone_172:
 	VMOVDQU   X4, -16(DI)(DX*1)
 	CMPQ      trailer+32(FP), $0x00
 	JE        no_trailer_174
-	MOVBLZX   32(SP)(R13*1), AX
+	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+104(FP)
 
 no_trailer_174:
@@ -8088,7 +8096,7 @@ ten_rounds_176:
 	VAESENC        Y8, Y1, Y1
 	VPXOR          Y15, Y11, Y11
 	VAESENC        Y8, Y2, Y2
-	VMOVDQU        32(SP), Y12
+	VMOVDQU        32(R9), Y12
 	VAESENC        Y8, Y3, Y3
 	VPSHUFB        vaesReversal<>+0(SB), Y12, Y12
 	VAESENC        Y8, Y4, Y4
@@ -8124,7 +8132,7 @@ ten_rounds_176:
 	VPXOR          96(SI), Y8, Y15
 	VAESENCLAST    Y15, Y4, Y4
 	VMOVDQU        Y4, 96(DI)
-	VPXOR          32(SP), Y8, Y15
+	VPXOR          32(R9), Y8, Y15
 	VAESENCLAST    Y15, Y5, Y5
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
@@ -8133,7 +8141,7 @@ ten_rounds_176:
 	VEXTRACTI128   $0x01, Y5, X5
 
 alone_177:
-	VMOVDQU   X5, 32(SP)
+	VMOVDQU   X5, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
 	VPSHUFB   X12, X5, X5
@@ -8142,7 +8150,7 @@ alone_177:
 	VMOVDQU   X5, -16(DI)(DX*1)
 	CMPQ      trailer+32(FP), $0x00
 	JE        no_trailer_179
-	MOVBLZX   32(SP)(R13*1), AX
+	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+104(FP)
 
 no_trailer_179:
@@ -8309,7 +8317,7 @@ ten_rounds_181:
 	VAESENC        Y8, Y3, Y3
 	VPXOR          Y15, Y11, Y11
 	VAESENC        Y8, Y4, Y4
-	VMOVDQU        32(SP), Y12
+	VMOVDQU        32(R9), Y12
 	VAESENC        Y8, Y5, Y5
 	VPSHUFB        vaesReversal<>+0(SB), Y12, Y12
 	VAESENC        Y8, Y6, Y6
@@ -8348,7 +8356,7 @@ ten_rounds_181:
 	VPXOR          128(SI), Y8, Y15
 	VAESENCLAST    Y15, Y5, Y5
 	VMOVDQU        Y5, 128(DI)
-	VPXOR          32(SP), Y8, Y15
+	VPXOR          32(R9), Y8, Y15
 	VAESENCLAST    Y15, Y6, Y6
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
@@ -8357,7 +8365,7 @@ ten_rounds_181:
 	VEXTRACTI128   $0x01, Y6, X6
 
 alone_182:
-	VMOVDQU   X6, 32(SP)
+	VMOVDQU   X6, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
 	VPSHUFB   X12, X6, X6
@@ -8366,7 +8374,7 @@ alone_182:
 	VMOVDQU   X6, -16(DI)(DX*1)
 	CMPQ      trailer+32(FP), $0x00
 	JE        no_trailer_184
-	MOVBLZX   32(SP)(R13*1), AX
+	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+104(FP)
 
 no_trailer_184:
@@ -8557,7 +8565,7 @@ ten_rounds_186:
 	VAESENC        Y8, Y5, Y5
 	VPXOR          Y15, Y11, Y11
 	VAESENC        Y8, Y6, Y6
-	VMOVDQU        32(SP), Y12
+	VMOVDQU        32(R9), Y12
 	VAESENC        Y8, Y7, Y7
 	VPSHUFB        vaesReversal<>+0(SB), Y12, Y12
 	VBROADCASTI128 208(R8), Y8
@@ -8599,7 +8607,7 @@ ten_rounds_186:
 	VPXOR          160(SI), Y8, Y15
 	VAESENCLAST    Y15, Y6, Y6
 	VMOVDQU        Y6, 160(DI)
-	VPXOR          32(SP), Y8, Y15
+	VPXOR          32(R9), Y8, Y15
 	VAESENCLAST    Y15, Y7, Y7
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
@@ -8608,7 +8616,7 @@ ten_rounds_186:
 	VEXTRACTI128   $0x01, Y7, X7
 
 alone_187:
-	VMOVDQU   X7, 32(SP)
+	VMOVDQU   X7, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
 	VPSHUFB   X12, X7, X7
@@ -8617,7 +8625,7 @@ alone_187:
 	VMOVDQU   X7, -16(DI)(DX*1)
 	CMPQ      trailer+32(FP), $0x00
 	JE        no_trailer_189
-	MOVBLZX   32(SP)(R13*1), AX
+	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+104(FP)
 
 no_trailer_189:
@@ -8684,7 +8692,7 @@ finish:
 	VPXOR        X14, X11, X11
 	VPXOR        X15, X11, X11
 	VPSHUFB      vaesReversal<>+0(SB), X11, X11
-	VPXOR        16(SP), X11, X11
+	VPXOR        16(R9), X11, X11
 	VPXOR        (SI)(R12*1), X11, X11
 	XORL         AX, AX
 	VPTEST       X11, X11

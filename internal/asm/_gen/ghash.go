@@ -217,7 +217,7 @@ func (p plan) nextBatch(onEnd func(hash vec)) {
 	within := newLabel("within_group_")
 	ADDQ(operand.U32(p.batchSize()), p.power)
 	SUBQ(operand.U32(p.batchBlocks()), p.slots)
-	CMPQ(p.power, p.end)
+	CMPQ(p.power, p.frame.end)
 	JNE(target(within))
 	hash := p.reduceGroup()
 	if onEnd != nil {
@@ -248,7 +248,7 @@ func (p plan) reduceGroup() vec {
 func (p plan) startGroup() {
 	MOVQ(p.slots, p.t0)
 	SHLQ(operand.U8(4), p.t0)
-	MOVQ(p.end, p.power)
+	MOVQ(p.frame.end, p.power)
 	MOVL(operand.U32(p.groupBlocks()*blockSize), p.count.As32())
 	CMPQ(p.slots, operand.U32(p.maxPowers()))
 	CMOVQHI(p.count, p.t0)

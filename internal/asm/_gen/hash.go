@@ -11,15 +11,14 @@ import (
 func (d design) hashKernel() {
 	TEXT(d.name+"Hash", NOSPLIT, "func(k, hash, data *byte, blocks uint64)")
 	p := d.plan().lowLane()
-	p.end = p.dst // the only pointer into the table that is needed
-	hash, blocks, turn := p.left, p.slots, p.count
+	hash, blocks, turn, end := p.left, p.slots, p.count, p.dst
 	x := low(p.x0)
 
 	MOVQ(arg("k"), p.key)
 	MOVQ(arg("hash"), hash)
 	MOVQ(arg("data"), p.src)
 	MOVQ(arg("blocks"), blocks)
-	LEAQ(at(p.key, keyShortEnd), p.end)
+	LEAQ(at(p.key, keyShortEnd), end)
 	move(at(hash, 0), low(p.x1))
 
 	Label("turn")
@@ -30,7 +29,7 @@ func (d design) hashKernel() {
 	SUBQ(turn, blocks)
 	MOVQ(turn, p.t0)
 	SHLQ(operand.U8(4), p.t0)
-	MOVQ(p.end, p.power)
+	MOVQ(end, p.power)
 	SUBQ(p.t0, p.power)
 	p.startPlain(low(p.x1), at(p.power, 0))
 

@@ -32,7 +32,7 @@ func (d design) openKernel() {
 	p.textSlots()
 
 	Label("first_batch")
-	p.longTable()
+	p.useLongTable()
 	p.startGroup()
 	p.startSum(p.loadAD(), p.slot1())
 	p.firstCounters(mask, batchVectors)

@@ -27,10 +27,15 @@ const textArguments = "k *byte, dst, src *byte, size, trailer, nonceLo, nonceHi,
 
 // enter loads what every call needs.
 func (p *plan) enter() {
+	const line = 64
+	locals := AllocLocal(line + line - 8)
+	LEAQ(locals.Offset(line-8), p.aligned)
+	ANDQ(operand.I8(-line), p.aligned)
 	p.frame = frame{
-		nonce:   AllocLocal(blockSize),
-		mask:    AllocLocal(blockSize),
-		partial: AllocLocal(2 * blockSize),
+		nonce:   at(p.aligned, 0),
+		mask:    at(p.aligned, blockSize),
+		partial: at(p.aligned, 2*blockSize),
+		end:     AllocLocal(8),
 	}
 	MOVQ(arg("k"), p.key)
 	MOVQ(arg("dst"), p.dst)
@@ -49,10 +54,16 @@ func (p plan) loadAD() vec {
 // slot1 is the power of slot 1, when p.power is that of slot 0.
 func (p plan) slot1() operand.Mem { return at(p.power, blockSize) }
 
-// longTable prepares for startGroup.
-func (p plan) longTable() {
-	MOVQ(at(p.key, keyLong), p.end)
-	ADDQ(operand.U32(longEnd), p.end)
+// longTable sets to to the address behind H¹ in the table for long texts.
+func (p plan) longTable(to operand.Op) {
+	MOVQ(at(p.key, keyLong), to)
+	ADDQ(operand.U32(longEnd), to)
+}
+
+// useLongTable prepares for startGroup.
+func (p plan) useLongTable() {
+	p.longTable(p.power)
+	MOVQ(p.power, p.frame.end)
 }
 
 // shortPower sets p.power for a text of p.t1 bytes that is sealed or opened in
@@ -61,9 +72,9 @@ func (p plan) longTable() {
 func (p plan) shortPower() {
 	LEAQ(at(p.key, keyShortEnd), p.power)
 	if p.shortSize() < p.firstBatchSize() {
-		p.longTable()
+		p.longTable(p.t0)
 		CMPQ(p.t1, operand.U32(p.shortSize()))
-		CMOVQHI(p.end, p.power)
+		CMOVQHI(p.t0, p.power)
 	}
 	LEAQ(at(p.t1, blockSize-1+3*blockSize), p.t0)
 	ANDQ(operand.I8(-blockSize), p.t0)
@@ -93,7 +104,7 @@ func (p plan) continueStream() {
 	move(at(p.t0, streamMask), low(p.x0))
 	move(low(p.x0), p.frame.mask)
 	move(at(p.t0, streamHash), low(p.x1))
-	p.longTable()
+	p.useLongTable()
 	p.startGroup()
 	p.startSum(low(p.x1), at(p.power, 0))
 }
@@ -192,7 +203,7 @@ func (d design) sealKernel() {
 	batchBehind := at(p.dst, -p.batchSize())
 
 	Label("first_batch")
-	p.longTable()
+	p.useLongTable()
 	p.startGroup()
 	p.startSum(p.loadAD(), p.slot1())
 	p.firstCounters(mask, batchVectors)
