@@ -76,7 +76,7 @@ func TestConnDuplex(t *testing.T) {
 						sent += n
 					}
 				})
-				all.Go(func() {
+				writers.Go(func() {
 					for {
 						select {
 						case <-done:
