@@ -185,7 +185,7 @@ func (d design) sealKernel() {
 	JBE(target("short"))
 	p.textSlots()
 
-	// encrypt is a batch, with steps woven in, from vector first on.
+	// encrypt is a batch, with steps woven in.
 	encrypt := func(steps []step) {
 		p.counters(0, batchVectors)
 		p.rounds(p.state[:], steps)
