@@ -96,7 +96,10 @@ func FuzzConn(f *testing.F) {
 	f.Add([]byte{opSendBytes, 4, 23, 3, 3, 0, opEnd, 0, opRead, 1, opRead, 1})
 	f.Add([]byte{opSendInner, 4, 4, 0, 0, 22, opRead, 3, opSendInner, 7, 5, 1, 2, 3, 4, 5, 22, opRead, 1})
 	f.Fuzz(func(t *testing.T, script []byte) {
-		watchdog := time.AfterFunc(20*time.Second, func() { panic("a script does not end") })
+		if len(script) > 1000 {
+			return // shorter ones do as well, and faster
+		}
+		watchdog := time.AfterFunc(time.Minute, func() { panic("a script does not end") })
 		defer watchdog.Stop()
 		suite := aead.AES128GCM()
 		own := fuzzSecret[:]
@@ -171,7 +174,10 @@ func FuzzConn(f *testing.F) {
 					t.Errorf("read %d and %v", n, err)
 				}
 			case opWrite:
-				size := n * n / 2
+				size := n * 20
+				if n == 255 {
+					size = 40_000
+				}
 				n, err := c.Write(data[:size])
 				if n > size || n < size && err == nil {
 					t.Errorf("wrote %d of %d, %v", n, size, err)
