@@ -803,7 +803,7 @@ block:
 
 // func aesniSeal(k *byte, dst *byte, src *byte, size uint64, trailer uint64, nonceLo uint64, nonceHi uint64, adLo uint64, adHi uint64, adBits uint64, textBits uint64, s *byte)
 // Requires: AES, AVX, CMOV, PCLMULQDQ
-TEXT ·aesniSeal(SB), NOSPLIT, $128-96
+TEXT ·aesniSeal(SB), NOSPLIT, $160-96
 	LEAQ    56(SP), R9
 	ANDQ    $-64, R9
 	MOVQ    k+0(FP), R8
@@ -990,16 +990,179 @@ ten_rounds_2:
 second_batch:
 	CMPQ  DX, $0x00000080
 	JAE   second_batch_whole
-	MOVQ  s+88(FP), AX
-	TESTQ AX, AX
-	JZ    no_run_3
-	MOVQ  56(AX), R12
-	CMPQ  R12, 64(AX)
+	CMPQ  s+88(FP), $0x00
 	JE    no_run_3
-	ADDQ  $0x10, 56(AX)
-	MOVQ  (AX)(R12*1), SI
-	MOVQ  8(AX)(R12*1), DX
+	MOVQ  152(SP), R13
+	TESTQ R13, R13
+	JNZ   taken_6
+
+empty_5:
+	MOVQ    136(SP), R13
+	TESTQ   R13, R13
+	JZ      no_run_3
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
+	CMPQ    R13, 8(CX)
+	CMOVQHI 8(CX), R13
+	SUBQ    R13, 136(SP)
+	MOVQ    (CX), CX
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
+	TESTQ   R13, R13
+	JZ      empty_5
+
+taken_6:
+	TESTQ DX, DX
+	JNZ   seam_4
+	CMPQ  R13, $0x10
+	JB    seam_4
+	MOVQ  144(SP), SI
+	MOVQ  R13, DX
+	MOVQ  $0x00000000, 152(SP)
 	JMP   second_batch
+
+seam_4:
+	MOVQ DX, R13
+	CMPQ SI, DI
+	JE   moved_9
+	SUBQ $0x10, R13
+	JB   less_10
+	XORL CX, CX
+
+move_11:
+	VMOVDQU (SI)(CX*1), X0
+	VMOVDQU X0, (DI)(CX*1)
+	ADDQ    $0x10, CX
+	CMPQ    CX, R13
+	JB      move_11
+	VMOVDQU (SI)(R13*1), X0
+	VMOVDQU X0, (DI)(R13*1)
+	ADDQ    $0x10, R13
+	JMP     moved_9
+
+less_10:
+	ADDQ $0x10, R13
+	CMPQ R13, $0x08
+	JB   less_12
+	MOVQ (SI), CX
+	MOVQ CX, (DI)
+	MOVQ -8(SI)(R13*1), CX
+	MOVQ CX, -8(DI)(R13*1)
+	JMP  moved_9
+
+less_12:
+	CMPQ R13, $0x04
+	JB   less_13
+	MOVL (SI), CX
+	MOVL CX, (DI)
+	MOVL -4(SI)(R13*1), CX
+	MOVL CX, -4(DI)(R13*1)
+	JMP  moved_9
+
+less_13:
+	CMPQ R13, $0x02
+	JB   less_14
+	MOVW (SI), CX
+	MOVW CX, (DI)
+	MOVW -2(SI)(R13*1), CX
+	MOVW CX, -2(DI)(R13*1)
+	JMP  moved_9
+
+less_14:
+	TESTQ R13, R13
+	JZ    moved_9
+	MOVB  (SI), CL
+	MOVB  CL, (DI)
+
+moved_9:
+fill_7:
+	MOVQ  152(SP), R13
+	TESTQ R13, R13
+	JNZ   taken_16
+
+empty_15:
+	MOVQ    136(SP), R13
+	TESTQ   R13, R13
+	JZ      filled_8
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
+	CMPQ    R13, 8(CX)
+	CMOVQHI 8(CX), R13
+	SUBQ    R13, 136(SP)
+	MOVQ    (CX), CX
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
+	TESTQ   R13, R13
+	JZ      empty_15
+
+taken_16:
+	MOVL    $0x00000080, CX
+	SUBQ    DX, CX
+	CMPQ    R13, CX
+	CMOVQHI CX, R13
+	MOVQ    144(SP), SI
+	ADDQ    R13, 144(SP)
+	SUBQ    R13, 152(SP)
+	LEAQ    (DI)(DX*1), AX
+	ADDQ    R13, DX
+	CMPQ    SI, AX
+	JE      moved_17
+	SUBQ    $0x10, R13
+	JB      less_18
+	XORL    CX, CX
+
+move_19:
+	VMOVDQU (SI)(CX*1), X0
+	VMOVDQU X0, (AX)(CX*1)
+	ADDQ    $0x10, CX
+	CMPQ    CX, R13
+	JB      move_19
+	VMOVDQU (SI)(R13*1), X0
+	VMOVDQU X0, (AX)(R13*1)
+	ADDQ    $0x10, R13
+	JMP     moved_17
+
+less_18:
+	ADDQ $0x10, R13
+	CMPQ R13, $0x08
+	JB   less_20
+	MOVQ (SI), CX
+	MOVQ CX, (AX)
+	MOVQ -8(SI)(R13*1), CX
+	MOVQ CX, -8(AX)(R13*1)
+	JMP  moved_17
+
+less_20:
+	CMPQ R13, $0x04
+	JB   less_21
+	MOVL (SI), CX
+	MOVL CX, (AX)
+	MOVL -4(SI)(R13*1), CX
+	MOVL CX, -4(AX)(R13*1)
+	JMP  moved_17
+
+less_21:
+	CMPQ R13, $0x02
+	JB   less_22
+	MOVW (SI), CX
+	MOVW CX, (AX)
+	MOVW -2(SI)(R13*1), CX
+	MOVW CX, -2(AX)(R13*1)
+	JMP  moved_17
+
+less_22:
+	TESTQ R13, R13
+	JZ    moved_17
+	MOVB  (SI), CL
+	MOVB  CL, (AX)
+
+moved_17:
+	CMPQ DX, $0x00000080
+	JB   fill_7
+
+filled_8:
+	MOVQ DI, SI
+	JMP  second_batch
 
 no_run_3:
 	JMP rest
@@ -1020,8 +1183,8 @@ second_batch_whole:
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	VPXOR   aesniIndex<>+112(SB), X8, X7
 	CMPL    240(R8), $0x0c
-	JB      ten_rounds_5
-	JE      twelve_rounds_4
+	JB      ten_rounds_24
+	JE      twelve_rounds_23
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -1041,7 +1204,7 @@ second_batch_whole:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-twelve_rounds_4:
+twelve_rounds_23:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -1061,7 +1224,7 @@ twelve_rounds_4:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-ten_rounds_5:
+ten_rounds_24:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VAESENC     X8, X1, X1
@@ -1231,7 +1394,7 @@ ten_rounds_5:
 	ADDQ        $0x00000080, BX
 	SUBQ        $0x00000008, R10
 	CMPQ        BX, 120(SP)
-	JNE         within_group_6
+	JNE         within_group_25
 	VPXOR       X11, X9, X15
 	VPXOR       X15, X10, X10
 	VPCLMULQDQ  $0x10, aesniPolynomial<>+0(SB), X9, X15
@@ -1256,7 +1419,7 @@ ten_rounds_5:
 	VPCLMULQDQ  $0x11, (BX), X12, X11
 	VPCLMULQDQ  $0x00, 1088(BX), X14, X10
 
-within_group_6:
+within_group_25:
 next:
 	CMPQ    DX, $0x00000080
 	JB      run_end
@@ -1278,8 +1441,8 @@ batch:
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	VPXOR   aesniIndex<>+112(SB), X8, X7
 	CMPL    240(R8), $0x0c
-	JB      ten_rounds_8
-	JE      twelve_rounds_7
+	JB      ten_rounds_27
+	JE      twelve_rounds_26
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -1299,7 +1462,7 @@ batch:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-twelve_rounds_7:
+twelve_rounds_26:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -1319,7 +1482,7 @@ twelve_rounds_7:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-ten_rounds_8:
+ten_rounds_27:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     -128(DI), X12
@@ -1508,7 +1671,7 @@ ten_rounds_8:
 	ADDQ        $0x00000080, BX
 	SUBQ        $0x00000008, R10
 	CMPQ        BX, 120(SP)
-	JNE         within_group_9
+	JNE         within_group_28
 	VPXOR       X11, X9, X15
 	VPXOR       X15, X10, X10
 	VPCLMULQDQ  $0x10, aesniPolynomial<>+0(SB), X9, X15
@@ -1533,23 +1696,186 @@ ten_rounds_8:
 	VPCLMULQDQ  $0x11, (BX), X12, X11
 	VPCLMULQDQ  $0x00, 1088(BX), X14, X10
 
-within_group_9:
+within_group_28:
 	CMPQ DX, $0x00000080
 	JAE  batch
 
 run_end:
-	MOVQ  s+88(FP), AX
-	TESTQ AX, AX
-	JZ    no_run_10
-	MOVQ  56(AX), R12
-	CMPQ  R12, 64(AX)
-	JE    no_run_10
-	ADDQ  $0x10, 56(AX)
-	MOVQ  (AX)(R12*1), SI
-	MOVQ  8(AX)(R12*1), DX
+	CMPQ  s+88(FP), $0x00
+	JE    no_run_29
+	MOVQ  152(SP), R13
+	TESTQ R13, R13
+	JNZ   taken_32
+
+empty_31:
+	MOVQ    136(SP), R13
+	TESTQ   R13, R13
+	JZ      no_run_29
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
+	CMPQ    R13, 8(CX)
+	CMOVQHI 8(CX), R13
+	SUBQ    R13, 136(SP)
+	MOVQ    (CX), CX
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
+	TESTQ   R13, R13
+	JZ      empty_31
+
+taken_32:
+	TESTQ DX, DX
+	JNZ   seam_30
+	CMPQ  R13, $0x10
+	JB    seam_30
+	MOVQ  144(SP), SI
+	MOVQ  R13, DX
+	MOVQ  $0x00000000, 152(SP)
 	JMP   next
 
-no_run_10:
+seam_30:
+	MOVQ DX, R13
+	CMPQ SI, DI
+	JE   moved_35
+	SUBQ $0x10, R13
+	JB   less_36
+	XORL CX, CX
+
+move_37:
+	VMOVDQU (SI)(CX*1), X0
+	VMOVDQU X0, (DI)(CX*1)
+	ADDQ    $0x10, CX
+	CMPQ    CX, R13
+	JB      move_37
+	VMOVDQU (SI)(R13*1), X0
+	VMOVDQU X0, (DI)(R13*1)
+	ADDQ    $0x10, R13
+	JMP     moved_35
+
+less_36:
+	ADDQ $0x10, R13
+	CMPQ R13, $0x08
+	JB   less_38
+	MOVQ (SI), CX
+	MOVQ CX, (DI)
+	MOVQ -8(SI)(R13*1), CX
+	MOVQ CX, -8(DI)(R13*1)
+	JMP  moved_35
+
+less_38:
+	CMPQ R13, $0x04
+	JB   less_39
+	MOVL (SI), CX
+	MOVL CX, (DI)
+	MOVL -4(SI)(R13*1), CX
+	MOVL CX, -4(DI)(R13*1)
+	JMP  moved_35
+
+less_39:
+	CMPQ R13, $0x02
+	JB   less_40
+	MOVW (SI), CX
+	MOVW CX, (DI)
+	MOVW -2(SI)(R13*1), CX
+	MOVW CX, -2(DI)(R13*1)
+	JMP  moved_35
+
+less_40:
+	TESTQ R13, R13
+	JZ    moved_35
+	MOVB  (SI), CL
+	MOVB  CL, (DI)
+
+moved_35:
+fill_33:
+	MOVQ  152(SP), R13
+	TESTQ R13, R13
+	JNZ   taken_42
+
+empty_41:
+	MOVQ    136(SP), R13
+	TESTQ   R13, R13
+	JZ      filled_34
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
+	CMPQ    R13, 8(CX)
+	CMOVQHI 8(CX), R13
+	SUBQ    R13, 136(SP)
+	MOVQ    (CX), CX
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
+	TESTQ   R13, R13
+	JZ      empty_41
+
+taken_42:
+	MOVL    $0x00000080, CX
+	SUBQ    DX, CX
+	CMPQ    R13, CX
+	CMOVQHI CX, R13
+	MOVQ    144(SP), SI
+	ADDQ    R13, 144(SP)
+	SUBQ    R13, 152(SP)
+	LEAQ    (DI)(DX*1), AX
+	ADDQ    R13, DX
+	CMPQ    SI, AX
+	JE      moved_43
+	SUBQ    $0x10, R13
+	JB      less_44
+	XORL    CX, CX
+
+move_45:
+	VMOVDQU (SI)(CX*1), X0
+	VMOVDQU X0, (AX)(CX*1)
+	ADDQ    $0x10, CX
+	CMPQ    CX, R13
+	JB      move_45
+	VMOVDQU (SI)(R13*1), X0
+	VMOVDQU X0, (AX)(R13*1)
+	ADDQ    $0x10, R13
+	JMP     moved_43
+
+less_44:
+	ADDQ $0x10, R13
+	CMPQ R13, $0x08
+	JB   less_46
+	MOVQ (SI), CX
+	MOVQ CX, (AX)
+	MOVQ -8(SI)(R13*1), CX
+	MOVQ CX, -8(AX)(R13*1)
+	JMP  moved_43
+
+less_46:
+	CMPQ R13, $0x04
+	JB   less_47
+	MOVL (SI), CX
+	MOVL CX, (AX)
+	MOVL -4(SI)(R13*1), CX
+	MOVL CX, -4(AX)(R13*1)
+	JMP  moved_43
+
+less_47:
+	CMPQ R13, $0x02
+	JB   less_48
+	MOVW (SI), CX
+	MOVW CX, (AX)
+	MOVW -2(SI)(R13*1), CX
+	MOVW CX, -2(AX)(R13*1)
+	JMP  moved_43
+
+less_48:
+	TESTQ R13, R13
+	JZ    moved_43
+	MOVB  (SI), CL
+	MOVB  CL, (AX)
+
+moved_43:
+	CMPQ DX, $0x00000080
+	JB   fill_33
+
+filled_34:
+	MOVQ DI, SI
+	JMP  next
+
+no_run_29:
 	VMOVDQU     -128(DI), X12
 	VPSHUFB     aesniReversal<>+0(SB), X12, X12
 	VMOVDQU     -112(DI), X13
@@ -1592,40 +1918,40 @@ rest:
 	VPXOR   X13, X12, X12
 	VMOVDQU X12, 32(R9)
 	CMPQ    R12, $0x00000040
-	JHI     upper_half_11
+	JHI     upper_half_49
 	CMPQ    R12, $0x00000020
-	JHI     upper_half_12
+	JHI     upper_half_50
 	CMPQ    R12, $0x00000010
-	JHI     upper_half_13
+	JHI     upper_half_51
 	JMP     rest_1
 
-upper_half_13:
+upper_half_51:
 	JMP rest_2
 
-upper_half_12:
+upper_half_50:
 	CMPQ R12, $0x00000030
-	JHI  upper_half_14
+	JHI  upper_half_52
 	JMP  rest_3
 
-upper_half_14:
+upper_half_52:
 	JMP rest_4
 
-upper_half_11:
+upper_half_49:
 	CMPQ R12, $0x00000060
-	JHI  upper_half_15
+	JHI  upper_half_53
 	CMPQ R12, $0x00000050
-	JHI  upper_half_16
+	JHI  upper_half_54
 	JMP  rest_5
 
-upper_half_16:
+upper_half_54:
 	JMP rest_6
 
-upper_half_15:
+upper_half_53:
 	CMPQ R12, $0x00000070
-	JHI  upper_half_17
+	JHI  upper_half_55
 	JMP  rest_7
 
-upper_half_17:
+upper_half_55:
 	JMP rest_8
 
 rest_1:
@@ -1637,20 +1963,20 @@ rest_1:
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
 	CMPL    240(R8), $0x0c
-	JB      ten_rounds_19
-	JE      twelve_rounds_18
+	JB      ten_rounds_57
+	JE      twelve_rounds_56
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VMOVDQU 32(R8), X8
 	VAESENC X8, X0, X0
 
-twelve_rounds_18:
+twelve_rounds_56:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VMOVDQU 64(R8), X8
 	VAESENC X8, X0, X0
 
-ten_rounds_19:
+ten_rounds_57:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     -96(DI), X12
@@ -1755,8 +2081,8 @@ rest_2:
 	VPXOR   aesniIndex<>+0(SB), X8, X0
 	VPXOR   aesniIndex<>+16(SB), X8, X1
 	CMPL    240(R8), $0x0c
-	JB      ten_rounds_21
-	JE      twelve_rounds_20
+	JB      ten_rounds_59
+	JE      twelve_rounds_58
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -1764,7 +2090,7 @@ rest_2:
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
 
-twelve_rounds_20:
+twelve_rounds_58:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -1772,7 +2098,7 @@ twelve_rounds_20:
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
 
-ten_rounds_21:
+ten_rounds_59:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     -96(DI), X12
@@ -1898,8 +2224,8 @@ rest_3:
 	VPXOR   aesniIndex<>+16(SB), X8, X1
 	VPXOR   aesniIndex<>+32(SB), X8, X2
 	CMPL    240(R8), $0x0c
-	JB      ten_rounds_23
-	JE      twelve_rounds_22
+	JB      ten_rounds_61
+	JE      twelve_rounds_60
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -1909,7 +2235,7 @@ rest_3:
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
 
-twelve_rounds_22:
+twelve_rounds_60:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -1919,7 +2245,7 @@ twelve_rounds_22:
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
 
-ten_rounds_23:
+ten_rounds_61:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     -96(DI), X12
@@ -2067,8 +2393,8 @@ rest_4:
 	VPXOR   aesniIndex<>+32(SB), X8, X2
 	VPXOR   aesniIndex<>+48(SB), X8, X3
 	CMPL    240(R8), $0x0c
-	JB      ten_rounds_25
-	JE      twelve_rounds_24
+	JB      ten_rounds_63
+	JE      twelve_rounds_62
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -2080,7 +2406,7 @@ rest_4:
 	VAESENC X8, X2, X2
 	VAESENC X8, X3, X3
 
-twelve_rounds_24:
+twelve_rounds_62:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -2092,7 +2418,7 @@ twelve_rounds_24:
 	VAESENC X8, X2, X2
 	VAESENC X8, X3, X3
 
-ten_rounds_25:
+ten_rounds_63:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     -96(DI), X12
@@ -2261,8 +2587,8 @@ rest_5:
 	VPXOR   aesniIndex<>+48(SB), X8, X3
 	VPXOR   aesniIndex<>+64(SB), X8, X4
 	CMPL    240(R8), $0x0c
-	JB      ten_rounds_27
-	JE      twelve_rounds_26
+	JB      ten_rounds_65
+	JE      twelve_rounds_64
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -2276,7 +2602,7 @@ rest_5:
 	VAESENC X8, X3, X3
 	VAESENC X8, X4, X4
 
-twelve_rounds_26:
+twelve_rounds_64:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -2290,7 +2616,7 @@ twelve_rounds_26:
 	VAESENC X8, X3, X3
 	VAESENC X8, X4, X4
 
-ten_rounds_27:
+ten_rounds_65:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     -96(DI), X12
@@ -2481,8 +2807,8 @@ rest_6:
 	VPXOR   aesniIndex<>+64(SB), X8, X4
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	CMPL    240(R8), $0x0c
-	JB      ten_rounds_29
-	JE      twelve_rounds_28
+	JB      ten_rounds_67
+	JE      twelve_rounds_66
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -2498,7 +2824,7 @@ rest_6:
 	VAESENC X8, X4, X4
 	VAESENC X8, X5, X5
 
-twelve_rounds_28:
+twelve_rounds_66:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -2514,7 +2840,7 @@ twelve_rounds_28:
 	VAESENC X8, X4, X4
 	VAESENC X8, X5, X5
 
-ten_rounds_29:
+ten_rounds_67:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     -96(DI), X12
@@ -2726,8 +3052,8 @@ rest_7:
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	CMPL    240(R8), $0x0c
-	JB      ten_rounds_31
-	JE      twelve_rounds_30
+	JB      ten_rounds_69
+	JE      twelve_rounds_68
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -2745,7 +3071,7 @@ rest_7:
 	VAESENC X8, X5, X5
 	VAESENC X8, X6, X6
 
-twelve_rounds_30:
+twelve_rounds_68:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -2763,7 +3089,7 @@ twelve_rounds_30:
 	VAESENC X8, X5, X5
 	VAESENC X8, X6, X6
 
-ten_rounds_31:
+ten_rounds_69:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VAESENC     X8, X1, X1
@@ -2997,8 +3323,8 @@ rest_8:
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	VPXOR   aesniIndex<>+112(SB), X8, X7
 	CMPL    240(R8), $0x0c
-	JB      ten_rounds_33
-	JE      twelve_rounds_32
+	JB      ten_rounds_71
+	JE      twelve_rounds_70
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -3018,7 +3344,7 @@ rest_8:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-twelve_rounds_32:
+twelve_rounds_70:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -3038,7 +3364,7 @@ twelve_rounds_32:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-ten_rounds_33:
+ten_rounds_71:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VAESENC     X8, X1, X1
@@ -3356,6 +3682,12 @@ rest_0:
 	RET
 
 stream:
+	MOVQ 56(AX), CX
+	MOVQ CX, 128(SP)
+	MOVQ 64(AX), CX
+	MOVQ CX, 136(SP)
+	XORL CX, CX
+	MOVQ CX, 152(SP)
 	MOVQ 32(AX), R10
 	ADDQ $0x0f, R10
 	SHRQ $0x04, R10
@@ -3363,6 +3695,148 @@ stream:
 	CMPL 40(AX), $0x00
 	JNE  continue
 	ADDQ $0x02, R10
+	CMPQ DX, $0x00000060
+	JAE  first_batch
+	MOVQ DX, R13
+	CMPQ SI, DI
+	JE   moved_74
+	SUBQ $0x10, R13
+	JB   less_75
+	XORL CX, CX
+
+move_76:
+	VMOVDQU (SI)(CX*1), X0
+	VMOVDQU X0, (DI)(CX*1)
+	ADDQ    $0x10, CX
+	CMPQ    CX, R13
+	JB      move_76
+	VMOVDQU (SI)(R13*1), X0
+	VMOVDQU X0, (DI)(R13*1)
+	ADDQ    $0x10, R13
+	JMP     moved_74
+
+less_75:
+	ADDQ $0x10, R13
+	CMPQ R13, $0x08
+	JB   less_77
+	MOVQ (SI), CX
+	MOVQ CX, (DI)
+	MOVQ -8(SI)(R13*1), CX
+	MOVQ CX, -8(DI)(R13*1)
+	JMP  moved_74
+
+less_77:
+	CMPQ R13, $0x04
+	JB   less_78
+	MOVL (SI), CX
+	MOVL CX, (DI)
+	MOVL -4(SI)(R13*1), CX
+	MOVL CX, -4(DI)(R13*1)
+	JMP  moved_74
+
+less_78:
+	CMPQ R13, $0x02
+	JB   less_79
+	MOVW (SI), CX
+	MOVW CX, (DI)
+	MOVW -2(SI)(R13*1), CX
+	MOVW CX, -2(DI)(R13*1)
+	JMP  moved_74
+
+less_79:
+	TESTQ R13, R13
+	JZ    moved_74
+	MOVB  (SI), CL
+	MOVB  CL, (DI)
+
+moved_74:
+fill_72:
+	MOVQ  152(SP), R13
+	TESTQ R13, R13
+	JNZ   taken_81
+
+empty_80:
+	MOVQ    136(SP), R13
+	TESTQ   R13, R13
+	JZ      filled_73
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
+	CMPQ    R13, 8(CX)
+	CMOVQHI 8(CX), R13
+	SUBQ    R13, 136(SP)
+	MOVQ    (CX), CX
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
+	TESTQ   R13, R13
+	JZ      empty_80
+
+taken_81:
+	MOVL    $0x00000060, CX
+	SUBQ    DX, CX
+	CMPQ    R13, CX
+	CMOVQHI CX, R13
+	MOVQ    144(SP), SI
+	ADDQ    R13, 144(SP)
+	SUBQ    R13, 152(SP)
+	LEAQ    (DI)(DX*1), AX
+	ADDQ    R13, DX
+	CMPQ    SI, AX
+	JE      moved_82
+	SUBQ    $0x10, R13
+	JB      less_83
+	XORL    CX, CX
+
+move_84:
+	VMOVDQU (SI)(CX*1), X0
+	VMOVDQU X0, (AX)(CX*1)
+	ADDQ    $0x10, CX
+	CMPQ    CX, R13
+	JB      move_84
+	VMOVDQU (SI)(R13*1), X0
+	VMOVDQU X0, (AX)(R13*1)
+	ADDQ    $0x10, R13
+	JMP     moved_82
+
+less_83:
+	ADDQ $0x10, R13
+	CMPQ R13, $0x08
+	JB   less_85
+	MOVQ (SI), CX
+	MOVQ CX, (AX)
+	MOVQ -8(SI)(R13*1), CX
+	MOVQ CX, -8(AX)(R13*1)
+	JMP  moved_82
+
+less_85:
+	CMPQ R13, $0x04
+	JB   less_86
+	MOVL (SI), CX
+	MOVL CX, (AX)
+	MOVL -4(SI)(R13*1), CX
+	MOVL CX, -4(AX)(R13*1)
+	JMP  moved_82
+
+less_86:
+	CMPQ R13, $0x02
+	JB   less_87
+	MOVW (SI), CX
+	MOVW CX, (AX)
+	MOVW -2(SI)(R13*1), CX
+	MOVW CX, -2(AX)(R13*1)
+	JMP  moved_82
+
+less_87:
+	TESTQ R13, R13
+	JZ    moved_82
+	MOVB  (SI), CL
+	MOVB  CL, (AX)
+
+moved_82:
+	CMPQ DX, $0x00000060
+	JB   fill_72
+
+filled_73:
+	MOVQ DI, SI
 	JMP  first_batch
 
 continue:
@@ -3385,43 +3859,187 @@ continue:
 	VPCLMULQDQ $0x00, (BX), X13, X9
 	VPCLMULQDQ $0x11, (BX), X13, X11
 	VPCLMULQDQ $0x00, 1088(BX), X14, X10
-	MOVL       R11, AX
-	BSWAPL     AX
-	XORL       12(R8), AX
-	VMOVDQU    (R9), X8
-	VPINSRD    $0x03, AX, X8, X8
-	ADDL       $0x00000008, R11
-	VPXOR      aesniIndex<>+0(SB), X8, X0
-	VPXOR      aesniIndex<>+16(SB), X8, X1
-	VPXOR      aesniIndex<>+32(SB), X8, X2
-	VPXOR      aesniIndex<>+48(SB), X8, X3
-	VPXOR      aesniIndex<>+64(SB), X8, X4
-	VPXOR      aesniIndex<>+80(SB), X8, X5
-	VPXOR      aesniIndex<>+96(SB), X8, X6
-	VPXOR      aesniIndex<>+112(SB), X8, X7
-	CMPL       240(R8), $0x0c
-	JB         ten_rounds_35
-	JE         twelve_rounds_34
-	VMOVDQU    16(R8), X8
-	VAESENC    X8, X0, X0
-	VAESENC    X8, X1, X1
-	VAESENC    X8, X2, X2
-	VAESENC    X8, X3, X3
-	VAESENC    X8, X4, X4
-	VAESENC    X8, X5, X5
-	VAESENC    X8, X6, X6
-	VAESENC    X8, X7, X7
-	VMOVDQU    32(R8), X8
-	VAESENC    X8, X0, X0
-	VAESENC    X8, X1, X1
-	VAESENC    X8, X2, X2
-	VAESENC    X8, X3, X3
-	VAESENC    X8, X4, X4
-	VAESENC    X8, X5, X5
-	VAESENC    X8, X6, X6
-	VAESENC    X8, X7, X7
+	CMPQ       DX, $0x00000080
+	JAE        continue_whole
+	MOVQ       DX, R13
+	CMPQ       SI, DI
+	JE         moved_90
+	SUBQ       $0x10, R13
+	JB         less_91
+	XORL       CX, CX
 
-twelve_rounds_34:
+move_92:
+	VMOVDQU (SI)(CX*1), X0
+	VMOVDQU X0, (DI)(CX*1)
+	ADDQ    $0x10, CX
+	CMPQ    CX, R13
+	JB      move_92
+	VMOVDQU (SI)(R13*1), X0
+	VMOVDQU X0, (DI)(R13*1)
+	ADDQ    $0x10, R13
+	JMP     moved_90
+
+less_91:
+	ADDQ $0x10, R13
+	CMPQ R13, $0x08
+	JB   less_93
+	MOVQ (SI), CX
+	MOVQ CX, (DI)
+	MOVQ -8(SI)(R13*1), CX
+	MOVQ CX, -8(DI)(R13*1)
+	JMP  moved_90
+
+less_93:
+	CMPQ R13, $0x04
+	JB   less_94
+	MOVL (SI), CX
+	MOVL CX, (DI)
+	MOVL -4(SI)(R13*1), CX
+	MOVL CX, -4(DI)(R13*1)
+	JMP  moved_90
+
+less_94:
+	CMPQ R13, $0x02
+	JB   less_95
+	MOVW (SI), CX
+	MOVW CX, (DI)
+	MOVW -2(SI)(R13*1), CX
+	MOVW CX, -2(DI)(R13*1)
+	JMP  moved_90
+
+less_95:
+	TESTQ R13, R13
+	JZ    moved_90
+	MOVB  (SI), CL
+	MOVB  CL, (DI)
+
+moved_90:
+fill_88:
+	MOVQ  152(SP), R13
+	TESTQ R13, R13
+	JNZ   taken_97
+
+empty_96:
+	MOVQ    136(SP), R13
+	TESTQ   R13, R13
+	JZ      filled_89
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
+	CMPQ    R13, 8(CX)
+	CMOVQHI 8(CX), R13
+	SUBQ    R13, 136(SP)
+	MOVQ    (CX), CX
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
+	TESTQ   R13, R13
+	JZ      empty_96
+
+taken_97:
+	MOVL    $0x00000080, CX
+	SUBQ    DX, CX
+	CMPQ    R13, CX
+	CMOVQHI CX, R13
+	MOVQ    144(SP), SI
+	ADDQ    R13, 144(SP)
+	SUBQ    R13, 152(SP)
+	LEAQ    (DI)(DX*1), AX
+	ADDQ    R13, DX
+	CMPQ    SI, AX
+	JE      moved_98
+	SUBQ    $0x10, R13
+	JB      less_99
+	XORL    CX, CX
+
+move_100:
+	VMOVDQU (SI)(CX*1), X0
+	VMOVDQU X0, (AX)(CX*1)
+	ADDQ    $0x10, CX
+	CMPQ    CX, R13
+	JB      move_100
+	VMOVDQU (SI)(R13*1), X0
+	VMOVDQU X0, (AX)(R13*1)
+	ADDQ    $0x10, R13
+	JMP     moved_98
+
+less_99:
+	ADDQ $0x10, R13
+	CMPQ R13, $0x08
+	JB   less_101
+	MOVQ (SI), CX
+	MOVQ CX, (AX)
+	MOVQ -8(SI)(R13*1), CX
+	MOVQ CX, -8(AX)(R13*1)
+	JMP  moved_98
+
+less_101:
+	CMPQ R13, $0x04
+	JB   less_102
+	MOVL (SI), CX
+	MOVL CX, (AX)
+	MOVL -4(SI)(R13*1), CX
+	MOVL CX, -4(AX)(R13*1)
+	JMP  moved_98
+
+less_102:
+	CMPQ R13, $0x02
+	JB   less_103
+	MOVW (SI), CX
+	MOVW CX, (AX)
+	MOVW -2(SI)(R13*1), CX
+	MOVW CX, -2(AX)(R13*1)
+	JMP  moved_98
+
+less_103:
+	TESTQ R13, R13
+	JZ    moved_98
+	MOVB  (SI), CL
+	MOVB  CL, (AX)
+
+moved_98:
+	CMPQ DX, $0x00000080
+	JB   fill_88
+
+filled_89:
+	MOVQ DI, SI
+
+continue_whole:
+	MOVL    R11, AX
+	BSWAPL  AX
+	XORL    12(R8), AX
+	VMOVDQU (R9), X8
+	VPINSRD $0x03, AX, X8, X8
+	ADDL    $0x00000008, R11
+	VPXOR   aesniIndex<>+0(SB), X8, X0
+	VPXOR   aesniIndex<>+16(SB), X8, X1
+	VPXOR   aesniIndex<>+32(SB), X8, X2
+	VPXOR   aesniIndex<>+48(SB), X8, X3
+	VPXOR   aesniIndex<>+64(SB), X8, X4
+	VPXOR   aesniIndex<>+80(SB), X8, X5
+	VPXOR   aesniIndex<>+96(SB), X8, X6
+	VPXOR   aesniIndex<>+112(SB), X8, X7
+	CMPL    240(R8), $0x0c
+	JB      ten_rounds_105
+	JE      twelve_rounds_104
+	VMOVDQU 16(R8), X8
+	VAESENC X8, X0, X0
+	VAESENC X8, X1, X1
+	VAESENC X8, X2, X2
+	VAESENC X8, X3, X3
+	VAESENC X8, X4, X4
+	VAESENC X8, X5, X5
+	VAESENC X8, X6, X6
+	VAESENC X8, X7, X7
+	VMOVDQU 32(R8), X8
+	VAESENC X8, X0, X0
+	VAESENC X8, X1, X1
+	VAESENC X8, X2, X2
+	VAESENC X8, X3, X3
+	VAESENC X8, X4, X4
+	VAESENC X8, X5, X5
+	VAESENC X8, X6, X6
+	VAESENC X8, X7, X7
+
+twelve_rounds_104:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -3441,7 +4059,7 @@ twelve_rounds_34:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-ten_rounds_35:
+ten_rounds_105:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VAESENC     X8, X1, X1
@@ -3581,7 +4199,7 @@ short:
 
 short_block:
 	CMPQ    DX, $0x08
-	JB      four_bytes_36
+	JB      four_bytes_106
 	MOVQ    (SI), AX
 	MOVQ    -8(SI)(DX*1), R11
 	MOVL    $0x0000000f, CX
@@ -3591,11 +4209,11 @@ short_block:
 	SHRQ    $0x08, R11
 	VMOVQ   AX, X12
 	VPINSRQ $0x01, R11, X12, X12
-	JMP     loaded_39
+	JMP     loaded_109
 
-four_bytes_36:
+four_bytes_106:
 	CMPQ  DX, $0x04
-	JB    one_byte_37
+	JB    one_byte_107
 	MOVL  (SI), AX
 	MOVL  -4(SI)(DX*1), R11
 	LEAL  -4(DX), CX
@@ -3603,11 +4221,11 @@ four_bytes_36:
 	SHLQ  CL, R11
 	ORQ   R11, AX
 	VMOVQ AX, X12
-	JMP   loaded_39
+	JMP   loaded_109
 
-one_byte_37:
+one_byte_107:
 	TESTQ   DX, DX
-	JZ      no_bytes_38
+	JZ      no_bytes_108
 	MOVBLZX (SI), AX
 	MOVL    DX, CX
 	SHRL    $0x01, CX
@@ -3621,12 +4239,12 @@ one_byte_37:
 	SHLL    CL, R11
 	ORL     R11, AX
 	VMOVQ   AX, X12
-	JMP     loaded_39
+	JMP     loaded_109
 
-no_bytes_38:
+no_bytes_108:
 	VPXOR X12, X12, X12
 
-loaded_39:
+loaded_109:
 	XORL AX, AX
 
 short_loaded:
@@ -3638,50 +4256,50 @@ short_loaded:
 	VPXOR   X13, X12, X12
 	VMOVDQU X12, 32(R9)
 	CMPQ    R12, $0x00000030
-	JHI     upper_half_40
+	JHI     upper_half_110
 	CMPQ    R12, $0x00000020
-	JHI     upper_half_41
+	JHI     upper_half_111
 	CMPQ    R12, $0x00000010
-	JHI     upper_half_42
+	JHI     upper_half_112
 	JMP     short_1
 
-upper_half_42:
+upper_half_112:
 	JMP short_2
 
-upper_half_41:
+upper_half_111:
 	JMP short_3
 
-upper_half_40:
+upper_half_110:
 	CMPQ R12, $0x00000050
-	JHI  upper_half_43
+	JHI  upper_half_113
 	CMPQ R12, $0x00000040
-	JHI  upper_half_44
+	JHI  upper_half_114
 	JMP  short_4
 
-upper_half_44:
+upper_half_114:
 	JMP short_5
 
-upper_half_43:
+upper_half_113:
 	JMP short_6
 
 short_0:
 	MOVL    $0x00000008, R11
 	VPXOR   aesniIndex<>+16(SB), X8, X1
 	CMPL    240(R8), $0x0c
-	JB      ten_rounds_46
-	JE      twelve_rounds_45
+	JB      ten_rounds_116
+	JE      twelve_rounds_115
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VMOVDQU 32(R8), X8
 	VAESENC X8, X1, X1
 
-twelve_rounds_45:
+twelve_rounds_115:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VMOVDQU 64(R8), X8
 	VAESENC X8, X1, X1
 
-ten_rounds_46:
+ten_rounds_116:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VMOVDQU     96(R8), X8
@@ -3709,8 +4327,8 @@ short_1:
 	VPXOR   aesniIndex<>+16(SB), X8, X1
 	VPXOR   aesniIndex<>+32(SB), X8, X2
 	CMPL    240(R8), $0x0c
-	JB      ten_rounds_48
-	JE      twelve_rounds_47
+	JB      ten_rounds_118
+	JE      twelve_rounds_117
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -3718,7 +4336,7 @@ short_1:
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
 
-twelve_rounds_47:
+twelve_rounds_117:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -3726,7 +4344,7 @@ twelve_rounds_47:
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
 
-ten_rounds_48:
+ten_rounds_118:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -3780,8 +4398,8 @@ short_2:
 	VPXOR   aesniIndex<>+32(SB), X8, X2
 	VPXOR   aesniIndex<>+48(SB), X8, X3
 	CMPL    240(R8), $0x0c
-	JB      ten_rounds_50
-	JE      twelve_rounds_49
+	JB      ten_rounds_120
+	JE      twelve_rounds_119
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -3791,7 +4409,7 @@ short_2:
 	VAESENC X8, X2, X2
 	VAESENC X8, X3, X3
 
-twelve_rounds_49:
+twelve_rounds_119:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -3801,7 +4419,7 @@ twelve_rounds_49:
 	VAESENC X8, X2, X2
 	VAESENC X8, X3, X3
 
-ten_rounds_50:
+ten_rounds_120:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -3877,8 +4495,8 @@ short_3:
 	VPXOR   aesniIndex<>+48(SB), X8, X3
 	VPXOR   aesniIndex<>+64(SB), X8, X4
 	CMPL    240(R8), $0x0c
-	JB      ten_rounds_52
-	JE      twelve_rounds_51
+	JB      ten_rounds_122
+	JE      twelve_rounds_121
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -3890,7 +4508,7 @@ short_3:
 	VAESENC X8, X3, X3
 	VAESENC X8, X4, X4
 
-twelve_rounds_51:
+twelve_rounds_121:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -3902,7 +4520,7 @@ twelve_rounds_51:
 	VAESENC X8, X3, X3
 	VAESENC X8, X4, X4
 
-ten_rounds_52:
+ten_rounds_122:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -4000,8 +4618,8 @@ short_4:
 	VPXOR   aesniIndex<>+64(SB), X8, X4
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	CMPL    240(R8), $0x0c
-	JB      ten_rounds_54
-	JE      twelve_rounds_53
+	JB      ten_rounds_124
+	JE      twelve_rounds_123
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -4015,7 +4633,7 @@ short_4:
 	VAESENC X8, X4, X4
 	VAESENC X8, X5, X5
 
-twelve_rounds_53:
+twelve_rounds_123:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -4029,7 +4647,7 @@ twelve_rounds_53:
 	VAESENC X8, X4, X4
 	VAESENC X8, X5, X5
 
-ten_rounds_54:
+ten_rounds_124:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -4149,8 +4767,8 @@ short_5:
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	CMPL    240(R8), $0x0c
-	JB      ten_rounds_56
-	JE      twelve_rounds_55
+	JB      ten_rounds_126
+	JE      twelve_rounds_125
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -4166,7 +4784,7 @@ short_5:
 	VAESENC X8, X5, X5
 	VAESENC X8, X6, X6
 
-twelve_rounds_55:
+twelve_rounds_125:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -4182,7 +4800,7 @@ twelve_rounds_55:
 	VAESENC X8, X5, X5
 	VAESENC X8, X6, X6
 
-ten_rounds_56:
+ten_rounds_126:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -4324,8 +4942,8 @@ short_6:
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	VPXOR   aesniIndex<>+112(SB), X8, X7
 	CMPL    240(R8), $0x0c
-	JB      ten_rounds_58
-	JE      twelve_rounds_57
+	JB      ten_rounds_128
+	JE      twelve_rounds_127
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -4343,7 +4961,7 @@ short_6:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-twelve_rounds_57:
+twelve_rounds_127:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -4361,7 +4979,7 @@ twelve_rounds_57:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-ten_rounds_58:
+ten_rounds_128:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -4567,7 +5185,7 @@ finish:
 
 // func aesniOpen(k *byte, dst *byte, src *byte, size uint64, trailer uint64, nonceLo uint64, nonceHi uint64, adLo uint64, adHi uint64, adBits uint64, textBits uint64, s *byte) (ok uint64, last uint64)
 // Requires: AES, AVX, CMOV, PCLMULQDQ
-TEXT ·aesniOpen(SB), NOSPLIT, $128-112
+TEXT ·aesniOpen(SB), NOSPLIT, $320-112
 	LEAQ    56(SP), R9
 	ANDQ    $-64, R9
 	MOVQ    k+0(FP), R8
@@ -4618,8 +5236,8 @@ first_batch:
 	VPXOR      aesniIndex<>+96(SB), X8, X6
 	VPXOR      aesniIndex<>+112(SB), X8, X7
 	CMPL       240(R8), $0x0c
-	JB         ten_rounds_60
-	JE         twelve_rounds_59
+	JB         ten_rounds_130
+	JE         twelve_rounds_129
 	VMOVDQU    16(R8), X8
 	VAESENC    X8, X1, X1
 	VAESENC    X8, X2, X2
@@ -4637,7 +5255,7 @@ first_batch:
 	VAESENC    X8, X6, X6
 	VAESENC    X8, X7, X7
 
-twelve_rounds_59:
+twelve_rounds_129:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -4655,7 +5273,7 @@ twelve_rounds_59:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-ten_rounds_60:
+ten_rounds_130:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -4812,7 +5430,7 @@ ten_rounds_60:
 	ADDQ        $0x00000080, BX
 	SUBQ        $0x00000008, R10
 	CMPQ        BX, 120(SP)
-	JNE         within_group_61
+	JNE         within_group_131
 	VPXOR       X11, X9, X15
 	VPXOR       X15, X10, X10
 	VPCLMULQDQ  $0x10, aesniPolynomial<>+0(SB), X9, X15
@@ -4824,14 +5442,110 @@ ten_rounds_60:
 	VPXOR       X14, X11, X11
 	VPXOR       X15, X11, X11
 	TESTQ       R10, R10
-	JNZ         more_slots_62
-	MOVQ        s+88(FP), AX
-	VMOVDQU     X11, (AX)
-	VMOVDQU     16(R9), X12
-	VMOVDQU     X12, 16(AX)
+	JNZ         more_slots_132
+	CMPQ        s+88(FP), $0x00
+	JE          no_seam_133
+	CMPQ        288(SP), $0x00
+	JE          no_seam_133
+	LEAQ        160(SP), AX
+	MOVQ        288(SP), DX
+	MOVQ        $0x00000000, 288(SP)
+	MOVQ        296(SP), DI
+	MOVQ        304(SP), R13
+
+move_out_134:
+	SUBQ R13, DX
+	CMPQ AX, DI
+	JE   moved_136
+	SUBQ $0x10, R13
+	JB   less_137
+	XORL CX, CX
+
+move_138:
+	VMOVDQU (AX)(CX*1), X0
+	VMOVDQU X0, (DI)(CX*1)
+	ADDQ    $0x10, CX
+	CMPQ    CX, R13
+	JB      move_138
+	VMOVDQU (AX)(R13*1), X0
+	VMOVDQU X0, (DI)(R13*1)
+	ADDQ    $0x10, R13
+	JMP     moved_136
+
+less_137:
+	ADDQ $0x10, R13
+	CMPQ R13, $0x08
+	JB   less_139
+	MOVQ (AX), CX
+	MOVQ CX, (DI)
+	MOVQ -8(AX)(R13*1), CX
+	MOVQ CX, -8(DI)(R13*1)
+	JMP  moved_136
+
+less_139:
+	CMPQ R13, $0x04
+	JB   less_140
+	MOVL (AX), CX
+	MOVL CX, (DI)
+	MOVL -4(AX)(R13*1), CX
+	MOVL CX, -4(DI)(R13*1)
+	JMP  moved_136
+
+less_140:
+	CMPQ R13, $0x02
+	JB   less_141
+	MOVW (AX), CX
+	MOVW CX, (DI)
+	MOVW -2(AX)(R13*1), CX
+	MOVW CX, -2(DI)(R13*1)
+	JMP  moved_136
+
+less_141:
+	TESTQ R13, R13
+	JZ    moved_136
+	MOVB  (AX), CL
+	MOVB  CL, (DI)
+
+moved_136:
+	ADDQ  R13, AX
+	TESTQ DX, DX
+	JZ    moved_out_135
+	MOVQ  152(SP), R13
+	TESTQ R13, R13
+	JNZ   taken_143
+
+empty_142:
+	MOVQ    136(SP), R13
+	TESTQ   R13, R13
+	JZ      moved_out_135
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
+	CMPQ    R13, 8(CX)
+	CMOVQHI 8(CX), R13
+	SUBQ    R13, 136(SP)
+	MOVQ    (CX), CX
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
+	TESTQ   R13, R13
+	JZ      empty_142
+
+taken_143:
+	CMPQ    R13, DX
+	CMOVQHI DX, R13
+	MOVQ    144(SP), DI
+	ADDQ    R13, 144(SP)
+	SUBQ    R13, 152(SP)
+	JMP     move_out_134
+
+moved_out_135:
+no_seam_133:
+	MOVQ    s+88(FP), AX
+	VMOVDQU X11, (AX)
+	VMOVDQU 16(R9), X12
+	VMOVDQU X12, 16(AX)
 	RET
 
-more_slots_62:
+more_slots_132:
 	MOVQ       R10, AX
 	SHLQ       $0x04, AX
 	MOVQ       120(SP), BX
@@ -4846,7 +5560,7 @@ more_slots_62:
 	VPCLMULQDQ $0x11, (BX), X12, X11
 	VPCLMULQDQ $0x00, 1088(BX), X14, X10
 
-within_group_61:
+within_group_131:
 next:
 	CMPQ    DX, $0x00000080
 	JB      run_end
@@ -4868,8 +5582,8 @@ batch:
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	VPXOR   aesniIndex<>+112(SB), X8, X7
 	CMPL    240(R8), $0x0c
-	JB      ten_rounds_64
-	JE      twelve_rounds_63
+	JB      ten_rounds_145
+	JE      twelve_rounds_144
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -4889,7 +5603,7 @@ batch:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-twelve_rounds_63:
+twelve_rounds_144:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -4909,7 +5623,7 @@ twelve_rounds_63:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-ten_rounds_64:
+ten_rounds_145:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     (SI), X12
@@ -5098,7 +5812,7 @@ ten_rounds_64:
 	ADDQ        $0x00000080, BX
 	SUBQ        $0x00000008, R10
 	CMPQ        BX, 120(SP)
-	JNE         within_group_65
+	JNE         within_group_146
 	VPXOR       X11, X9, X15
 	VPXOR       X15, X10, X10
 	VPCLMULQDQ  $0x10, aesniPolynomial<>+0(SB), X9, X15
@@ -5110,14 +5824,110 @@ ten_rounds_64:
 	VPXOR       X14, X11, X11
 	VPXOR       X15, X11, X11
 	TESTQ       R10, R10
-	JNZ         more_slots_66
-	MOVQ        s+88(FP), AX
-	VMOVDQU     X11, (AX)
-	VMOVDQU     16(R9), X12
-	VMOVDQU     X12, 16(AX)
+	JNZ         more_slots_147
+	CMPQ        s+88(FP), $0x00
+	JE          no_seam_148
+	CMPQ        288(SP), $0x00
+	JE          no_seam_148
+	LEAQ        160(SP), AX
+	MOVQ        288(SP), DX
+	MOVQ        $0x00000000, 288(SP)
+	MOVQ        296(SP), DI
+	MOVQ        304(SP), R13
+
+move_out_149:
+	SUBQ R13, DX
+	CMPQ AX, DI
+	JE   moved_151
+	SUBQ $0x10, R13
+	JB   less_152
+	XORL CX, CX
+
+move_153:
+	VMOVDQU (AX)(CX*1), X0
+	VMOVDQU X0, (DI)(CX*1)
+	ADDQ    $0x10, CX
+	CMPQ    CX, R13
+	JB      move_153
+	VMOVDQU (AX)(R13*1), X0
+	VMOVDQU X0, (DI)(R13*1)
+	ADDQ    $0x10, R13
+	JMP     moved_151
+
+less_152:
+	ADDQ $0x10, R13
+	CMPQ R13, $0x08
+	JB   less_154
+	MOVQ (AX), CX
+	MOVQ CX, (DI)
+	MOVQ -8(AX)(R13*1), CX
+	MOVQ CX, -8(DI)(R13*1)
+	JMP  moved_151
+
+less_154:
+	CMPQ R13, $0x04
+	JB   less_155
+	MOVL (AX), CX
+	MOVL CX, (DI)
+	MOVL -4(AX)(R13*1), CX
+	MOVL CX, -4(DI)(R13*1)
+	JMP  moved_151
+
+less_155:
+	CMPQ R13, $0x02
+	JB   less_156
+	MOVW (AX), CX
+	MOVW CX, (DI)
+	MOVW -2(AX)(R13*1), CX
+	MOVW CX, -2(DI)(R13*1)
+	JMP  moved_151
+
+less_156:
+	TESTQ R13, R13
+	JZ    moved_151
+	MOVB  (AX), CL
+	MOVB  CL, (DI)
+
+moved_151:
+	ADDQ  R13, AX
+	TESTQ DX, DX
+	JZ    moved_out_150
+	MOVQ  152(SP), R13
+	TESTQ R13, R13
+	JNZ   taken_158
+
+empty_157:
+	MOVQ    136(SP), R13
+	TESTQ   R13, R13
+	JZ      moved_out_150
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
+	CMPQ    R13, 8(CX)
+	CMOVQHI 8(CX), R13
+	SUBQ    R13, 136(SP)
+	MOVQ    (CX), CX
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
+	TESTQ   R13, R13
+	JZ      empty_157
+
+taken_158:
+	CMPQ    R13, DX
+	CMOVQHI DX, R13
+	MOVQ    144(SP), DI
+	ADDQ    R13, 144(SP)
+	SUBQ    R13, 152(SP)
+	JMP     move_out_149
+
+moved_out_150:
+no_seam_148:
+	MOVQ    s+88(FP), AX
+	VMOVDQU X11, (AX)
+	VMOVDQU 16(R9), X12
+	VMOVDQU X12, 16(AX)
 	RET
 
-more_slots_66:
+more_slots_147:
 	MOVQ       R10, AX
 	SHLQ       $0x04, AX
 	MOVQ       120(SP), BX
@@ -5132,23 +5942,151 @@ more_slots_66:
 	VPCLMULQDQ $0x11, (BX), X12, X11
 	VPCLMULQDQ $0x00, 1088(BX), X14, X10
 
-within_group_65:
+within_group_146:
 	CMPQ DX, $0x00000080
 	JAE  batch
 
 run_end:
-	MOVQ  s+88(FP), AX
-	TESTQ AX, AX
-	JZ    no_run_67
-	MOVQ  56(AX), R12
-	CMPQ  R12, 64(AX)
-	JE    no_run_67
-	ADDQ  $0x10, 56(AX)
-	MOVQ  (AX)(R12*1), DI
-	MOVQ  8(AX)(R12*1), DX
+	CMPQ  s+88(FP), $0x00
+	JE    no_run_159
+	CMPQ  288(SP), $0x00
+	JE    whole_160
+	TESTQ DX, DX
+	JNZ   no_run_159
+	LEAQ  160(SP), AX
+	MOVQ  288(SP), DX
+	MOVQ  $0x00000000, 288(SP)
+	MOVQ  296(SP), DI
+	MOVQ  304(SP), R13
+
+move_out_162:
+	SUBQ R13, DX
+	CMPQ AX, DI
+	JE   moved_164
+	SUBQ $0x10, R13
+	JB   less_165
+	XORL CX, CX
+
+move_166:
+	VMOVDQU (AX)(CX*1), X0
+	VMOVDQU X0, (DI)(CX*1)
+	ADDQ    $0x10, CX
+	CMPQ    CX, R13
+	JB      move_166
+	VMOVDQU (AX)(R13*1), X0
+	VMOVDQU X0, (DI)(R13*1)
+	ADDQ    $0x10, R13
+	JMP     moved_164
+
+less_165:
+	ADDQ $0x10, R13
+	CMPQ R13, $0x08
+	JB   less_167
+	MOVQ (AX), CX
+	MOVQ CX, (DI)
+	MOVQ -8(AX)(R13*1), CX
+	MOVQ CX, -8(DI)(R13*1)
+	JMP  moved_164
+
+less_167:
+	CMPQ R13, $0x04
+	JB   less_168
+	MOVL (AX), CX
+	MOVL CX, (DI)
+	MOVL -4(AX)(R13*1), CX
+	MOVL CX, -4(DI)(R13*1)
+	JMP  moved_164
+
+less_168:
+	CMPQ R13, $0x02
+	JB   less_169
+	MOVW (AX), CX
+	MOVW CX, (DI)
+	MOVW -2(AX)(R13*1), CX
+	MOVW CX, -2(DI)(R13*1)
+	JMP  moved_164
+
+less_169:
+	TESTQ R13, R13
+	JZ    moved_164
+	MOVB  (AX), CL
+	MOVB  CL, (DI)
+
+moved_164:
+	ADDQ  R13, AX
+	TESTQ DX, DX
+	JZ    moved_out_163
+	MOVQ  152(SP), R13
+	TESTQ R13, R13
+	JNZ   taken_171
+
+empty_170:
+	MOVQ    136(SP), R13
+	TESTQ   R13, R13
+	JZ      moved_out_163
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
+	CMPQ    R13, 8(CX)
+	CMOVQHI 8(CX), R13
+	SUBQ    R13, 136(SP)
+	MOVQ    (CX), CX
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
+	TESTQ   R13, R13
+	JZ      empty_170
+
+taken_171:
+	CMPQ    R13, DX
+	CMOVQHI DX, R13
+	MOVQ    144(SP), DI
+	ADDQ    R13, 144(SP)
+	SUBQ    R13, 152(SP)
+	JMP     move_out_162
+
+moved_out_163:
+	JMP next
+
+whole_160:
+	MOVQ  152(SP), R13
+	TESTQ R13, R13
+	JNZ   taken_173
+
+empty_172:
+	MOVQ    136(SP), R13
+	TESTQ   R13, R13
+	JZ      no_run_159
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
+	CMPQ    R13, 8(CX)
+	CMOVQHI 8(CX), R13
+	SUBQ    R13, 136(SP)
+	MOVQ    (CX), CX
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
+	TESTQ   R13, R13
+	JZ      empty_172
+
+taken_173:
+	TESTQ DX, DX
+	JNZ   seam_161
+	MOVQ  144(SP), DI
+	MOVQ  R13, DX
+	MOVQ  $0x00000000, 152(SP)
 	JMP   next
 
-no_run_67:
+seam_161:
+	MOVQ    DI, 296(SP)
+	MOVQ    DX, 304(SP)
+	ADDQ    152(SP), DX
+	ADDQ    136(SP), DX
+	MOVL    $0x00000080, CX
+	CMPQ    DX, CX
+	CMOVQHI CX, DX
+	MOVQ    DX, 288(SP)
+	LEAQ    160(SP), DI
+	JMP     next
+
+no_run_159:
 	MOVQ    trailer+32(FP), R12
 	ADDQ    DX, R12
 	TESTQ   R12, R12
@@ -5167,40 +6105,40 @@ no_run_67:
 	MOVQ    CX, R13
 	VMOVDQU X12, 32(R9)
 	CMPQ    R12, $0x00000040
-	JHI     upper_half_68
+	JHI     upper_half_174
 	CMPQ    R12, $0x00000020
-	JHI     upper_half_69
+	JHI     upper_half_175
 	CMPQ    R12, $0x00000010
-	JHI     upper_half_70
+	JHI     upper_half_176
 	JMP     rest_1
 
-upper_half_70:
+upper_half_176:
 	JMP rest_2
 
-upper_half_69:
+upper_half_175:
 	CMPQ R12, $0x00000030
-	JHI  upper_half_71
+	JHI  upper_half_177
 	JMP  rest_3
 
-upper_half_71:
+upper_half_177:
 	JMP rest_4
 
-upper_half_68:
+upper_half_174:
 	CMPQ R12, $0x00000060
-	JHI  upper_half_72
+	JHI  upper_half_178
 	CMPQ R12, $0x00000050
-	JHI  upper_half_73
+	JHI  upper_half_179
 	JMP  rest_5
 
-upper_half_73:
+upper_half_179:
 	JMP rest_6
 
-upper_half_72:
+upper_half_178:
 	CMPQ R12, $0x00000070
-	JHI  upper_half_74
+	JHI  upper_half_180
 	JMP  rest_7
 
-upper_half_74:
+upper_half_180:
 	JMP rest_8
 
 rest_1:
@@ -5212,20 +6150,20 @@ rest_1:
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
 	CMPL    240(R8), $0x0c
-	JB      ten_rounds_76
-	JE      twelve_rounds_75
+	JB      ten_rounds_182
+	JE      twelve_rounds_181
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VMOVDQU 32(R8), X8
 	VAESENC X8, X0, X0
 
-twelve_rounds_75:
+twelve_rounds_181:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VMOVDQU 64(R8), X8
 	VAESENC X8, X0, X0
 
-ten_rounds_76:
+ten_rounds_182:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     32(R9), X12
@@ -5259,27 +6197,27 @@ ten_rounds_76:
 	VAESENCLAST X15, X0, X0
 	VMOVDQU     X0, 32(R9)
 	CMPQ        DX, $0x10
-	JAE         whole_78
+	JAE         whole_184
 	CMPQ        DX, $0x08
-	JB          four_bytes_79
+	JB          four_bytes_185
 	MOVQ        32(R9), AX
 	MOVQ        AX, (DI)
 	MOVQ        24(R9)(DX*1), AX
 	MOVQ        AX, -8(DI)(DX*1)
-	JMP         stored_77
+	JMP         stored_183
 
-four_bytes_79:
+four_bytes_185:
 	CMPQ DX, $0x04
-	JB   one_byte_80
+	JB   one_byte_186
 	MOVL 32(R9), AX
 	MOVL AX, (DI)
 	MOVL 28(R9)(DX*1), AX
 	MOVL AX, -4(DI)(DX*1)
-	JMP  stored_77
+	JMP  stored_183
 
-one_byte_80:
+one_byte_186:
 	TESTQ DX, DX
-	JZ    stored_77
+	JZ    stored_183
 	MOVB  32(R9), AL
 	MOVB  AL, (DI)
 	MOVQ  DX, CX
@@ -5288,9 +6226,9 @@ one_byte_80:
 	MOVB  AL, (DI)(CX*1)
 	MOVB  31(R9)(DX*1), AL
 	MOVB  AL, -1(DI)(DX*1)
-	JMP   stored_77
+	JMP   stored_183
 
-whole_78:
+whole_184:
 	LEAQ      aesniWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
 	VPSHUFB   X12, X0, X0
@@ -5298,13 +6236,13 @@ whole_78:
 	VPBLENDVB X12, X13, X0, X0
 	VMOVDQU   X0, -16(DI)(DX*1)
 
-stored_77:
+stored_183:
 	CMPQ    trailer+32(FP), $0x00
-	JE      no_trailer_81
+	JE      no_trailer_187
 	MOVBLZX 32(R9)(R13*1), AX
 	MOVQ    AX, last+104(FP)
 
-no_trailer_81:
+no_trailer_187:
 	JMP finish
 
 rest_2:
@@ -5317,8 +6255,8 @@ rest_2:
 	VPXOR   aesniIndex<>+0(SB), X8, X0
 	VPXOR   aesniIndex<>+16(SB), X8, X1
 	CMPL    240(R8), $0x0c
-	JB      ten_rounds_83
-	JE      twelve_rounds_82
+	JB      ten_rounds_189
+	JE      twelve_rounds_188
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -5326,7 +6264,7 @@ rest_2:
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
 
-twelve_rounds_82:
+twelve_rounds_188:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -5334,7 +6272,7 @@ twelve_rounds_82:
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
 
-ten_rounds_83:
+ten_rounds_189:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     (SI), X12
@@ -5395,11 +6333,11 @@ ten_rounds_83:
 	VPBLENDVB   X12, X13, X1, X1
 	VMOVDQU     X1, -16(DI)(DX*1)
 	CMPQ        trailer+32(FP), $0x00
-	JE          no_trailer_85
+	JE          no_trailer_191
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+104(FP)
 
-no_trailer_85:
+no_trailer_191:
 	JMP finish
 
 rest_3:
@@ -5413,8 +6351,8 @@ rest_3:
 	VPXOR   aesniIndex<>+16(SB), X8, X1
 	VPXOR   aesniIndex<>+32(SB), X8, X2
 	CMPL    240(R8), $0x0c
-	JB      ten_rounds_87
-	JE      twelve_rounds_86
+	JB      ten_rounds_193
+	JE      twelve_rounds_192
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -5424,7 +6362,7 @@ rest_3:
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
 
-twelve_rounds_86:
+twelve_rounds_192:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -5434,7 +6372,7 @@ twelve_rounds_86:
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
 
-ten_rounds_87:
+ten_rounds_193:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     (SI), X12
@@ -5517,11 +6455,11 @@ ten_rounds_87:
 	VPBLENDVB   X12, X13, X2, X2
 	VMOVDQU     X2, -16(DI)(DX*1)
 	CMPQ        trailer+32(FP), $0x00
-	JE          no_trailer_89
+	JE          no_trailer_195
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+104(FP)
 
-no_trailer_89:
+no_trailer_195:
 	JMP finish
 
 rest_4:
@@ -5536,8 +6474,8 @@ rest_4:
 	VPXOR   aesniIndex<>+32(SB), X8, X2
 	VPXOR   aesniIndex<>+48(SB), X8, X3
 	CMPL    240(R8), $0x0c
-	JB      ten_rounds_91
-	JE      twelve_rounds_90
+	JB      ten_rounds_197
+	JE      twelve_rounds_196
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -5549,7 +6487,7 @@ rest_4:
 	VAESENC X8, X2, X2
 	VAESENC X8, X3, X3
 
-twelve_rounds_90:
+twelve_rounds_196:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -5561,7 +6499,7 @@ twelve_rounds_90:
 	VAESENC X8, X2, X2
 	VAESENC X8, X3, X3
 
-ten_rounds_91:
+ten_rounds_197:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     (SI), X12
@@ -5665,11 +6603,11 @@ ten_rounds_91:
 	VPBLENDVB   X12, X13, X3, X3
 	VMOVDQU     X3, -16(DI)(DX*1)
 	CMPQ        trailer+32(FP), $0x00
-	JE          no_trailer_93
+	JE          no_trailer_199
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+104(FP)
 
-no_trailer_93:
+no_trailer_199:
 	JMP finish
 
 rest_5:
@@ -5685,8 +6623,8 @@ rest_5:
 	VPXOR   aesniIndex<>+48(SB), X8, X3
 	VPXOR   aesniIndex<>+64(SB), X8, X4
 	CMPL    240(R8), $0x0c
-	JB      ten_rounds_95
-	JE      twelve_rounds_94
+	JB      ten_rounds_201
+	JE      twelve_rounds_200
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -5700,7 +6638,7 @@ rest_5:
 	VAESENC X8, X3, X3
 	VAESENC X8, X4, X4
 
-twelve_rounds_94:
+twelve_rounds_200:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -5714,7 +6652,7 @@ twelve_rounds_94:
 	VAESENC X8, X3, X3
 	VAESENC X8, X4, X4
 
-ten_rounds_95:
+ten_rounds_201:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     (SI), X12
@@ -5840,11 +6778,11 @@ ten_rounds_95:
 	VPBLENDVB   X12, X13, X4, X4
 	VMOVDQU     X4, -16(DI)(DX*1)
 	CMPQ        trailer+32(FP), $0x00
-	JE          no_trailer_97
+	JE          no_trailer_203
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+104(FP)
 
-no_trailer_97:
+no_trailer_203:
 	JMP finish
 
 rest_6:
@@ -5861,8 +6799,8 @@ rest_6:
 	VPXOR   aesniIndex<>+64(SB), X8, X4
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	CMPL    240(R8), $0x0c
-	JB      ten_rounds_99
-	JE      twelve_rounds_98
+	JB      ten_rounds_205
+	JE      twelve_rounds_204
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -5878,7 +6816,7 @@ rest_6:
 	VAESENC X8, X4, X4
 	VAESENC X8, X5, X5
 
-twelve_rounds_98:
+twelve_rounds_204:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -5894,7 +6832,7 @@ twelve_rounds_98:
 	VAESENC X8, X4, X4
 	VAESENC X8, X5, X5
 
-ten_rounds_99:
+ten_rounds_205:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     (SI), X12
@@ -6041,11 +6979,11 @@ ten_rounds_99:
 	VPBLENDVB   X12, X13, X5, X5
 	VMOVDQU     X5, -16(DI)(DX*1)
 	CMPQ        trailer+32(FP), $0x00
-	JE          no_trailer_101
+	JE          no_trailer_207
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+104(FP)
 
-no_trailer_101:
+no_trailer_207:
 	JMP finish
 
 rest_7:
@@ -6063,8 +7001,8 @@ rest_7:
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	CMPL    240(R8), $0x0c
-	JB      ten_rounds_103
-	JE      twelve_rounds_102
+	JB      ten_rounds_209
+	JE      twelve_rounds_208
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -6082,7 +7020,7 @@ rest_7:
 	VAESENC X8, X5, X5
 	VAESENC X8, X6, X6
 
-twelve_rounds_102:
+twelve_rounds_208:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -6100,7 +7038,7 @@ twelve_rounds_102:
 	VAESENC X8, X5, X5
 	VAESENC X8, X6, X6
 
-ten_rounds_103:
+ten_rounds_209:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     (SI), X12
@@ -6269,11 +7207,11 @@ ten_rounds_103:
 	VPBLENDVB   X12, X13, X6, X6
 	VMOVDQU     X6, -16(DI)(DX*1)
 	CMPQ        trailer+32(FP), $0x00
-	JE          no_trailer_105
+	JE          no_trailer_211
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+104(FP)
 
-no_trailer_105:
+no_trailer_211:
 	JMP finish
 
 rest_8:
@@ -6292,8 +7230,8 @@ rest_8:
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	VPXOR   aesniIndex<>+112(SB), X8, X7
 	CMPL    240(R8), $0x0c
-	JB      ten_rounds_107
-	JE      twelve_rounds_106
+	JB      ten_rounds_213
+	JE      twelve_rounds_212
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -6313,7 +7251,7 @@ rest_8:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-twelve_rounds_106:
+twelve_rounds_212:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -6333,7 +7271,7 @@ twelve_rounds_106:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-ten_rounds_107:
+ten_rounds_213:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     (SI), X12
@@ -6523,22 +7461,40 @@ ten_rounds_107:
 	VPBLENDVB   X12, X13, X7, X7
 	VMOVDQU     X7, -16(DI)(DX*1)
 	CMPQ        trailer+32(FP), $0x00
-	JE          no_trailer_109
+	JE          no_trailer_215
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+104(FP)
 
-no_trailer_109:
+no_trailer_215:
 	JMP finish
 
 stream:
-	MOVQ 32(AX), R10
-	ADDQ $0x0f, R10
-	SHRQ $0x04, R10
-	ADDQ 48(AX), R10
-	CMPL 40(AX), $0x00
-	JNE  continue
-	ADDQ $0x02, R10
-	JMP  first_batch
+	MOVQ    56(AX), CX
+	MOVQ    CX, 128(SP)
+	MOVQ    64(AX), CX
+	MOVQ    CX, 136(SP)
+	XORL    CX, CX
+	MOVQ    CX, 152(SP)
+	MOVQ    CX, 288(SP)
+	MOVQ    32(AX), R10
+	ADDQ    $0x0f, R10
+	SHRQ    $0x04, R10
+	ADDQ    48(AX), R10
+	CMPL    40(AX), $0x00
+	JNE     continue
+	ADDQ    $0x02, R10
+	CMPQ    DX, $0x00000060
+	JAE     first_batch
+	MOVQ    DI, 296(SP)
+	MOVQ    DX, 304(SP)
+	ADDQ    152(SP), DX
+	ADDQ    136(SP), DX
+	MOVL    $0x00000060, CX
+	CMPQ    DX, CX
+	CMOVQHI CX, DX
+	MOVQ    DX, 288(SP)
+	LEAQ    160(SP), DI
+	JMP     first_batch
 
 continue:
 	MOVL       40(AX), R11
@@ -6594,7 +7550,7 @@ short:
 
 short_block:
 	CMPQ    R12, $0x08
-	JB      four_bytes_110
+	JB      four_bytes_216
 	MOVQ    (SI), AX
 	MOVQ    -8(SI)(R12*1), R11
 	MOVL    $0x0000000f, CX
@@ -6604,11 +7560,11 @@ short_block:
 	SHRQ    $0x08, R11
 	VMOVQ   AX, X12
 	VPINSRQ $0x01, R11, X12, X12
-	JMP     loaded_113
+	JMP     loaded_219
 
-four_bytes_110:
+four_bytes_216:
 	CMPQ  R12, $0x04
-	JB    one_byte_111
+	JB    one_byte_217
 	MOVL  (SI), AX
 	MOVL  -4(SI)(R12*1), R11
 	LEAL  -4(R12), CX
@@ -6616,11 +7572,11 @@ four_bytes_110:
 	SHLQ  CL, R11
 	ORQ   R11, AX
 	VMOVQ AX, X12
-	JMP   loaded_113
+	JMP   loaded_219
 
-one_byte_111:
+one_byte_217:
 	TESTQ   R12, R12
-	JZ      no_bytes_112
+	JZ      no_bytes_218
 	MOVBLZX (SI), AX
 	MOVL    R12, CX
 	SHRL    $0x01, CX
@@ -6634,61 +7590,61 @@ one_byte_111:
 	SHLL    CL, R11
 	ORL     R11, AX
 	VMOVQ   AX, X12
-	JMP     loaded_113
+	JMP     loaded_219
 
-no_bytes_112:
+no_bytes_218:
 	VPXOR X12, X12, X12
 
-loaded_113:
+loaded_219:
 	XORL AX, AX
 
 short_loaded:
 	VMOVDQU X12, 32(R9)
 	CMPQ    R12, $0x00000030
-	JHI     upper_half_114
+	JHI     upper_half_220
 	CMPQ    R12, $0x00000020
-	JHI     upper_half_115
+	JHI     upper_half_221
 	CMPQ    R12, $0x00000010
-	JHI     upper_half_116
+	JHI     upper_half_222
 	JMP     short_1
 
-upper_half_116:
+upper_half_222:
 	JMP short_2
 
-upper_half_115:
+upper_half_221:
 	JMP short_3
 
-upper_half_114:
+upper_half_220:
 	CMPQ R12, $0x00000050
-	JHI  upper_half_117
+	JHI  upper_half_223
 	CMPQ R12, $0x00000040
-	JHI  upper_half_118
+	JHI  upper_half_224
 	JMP  short_4
 
-upper_half_118:
+upper_half_224:
 	JMP short_5
 
-upper_half_117:
+upper_half_223:
 	JMP short_6
 
 short_0:
 	MOVL    $0x00000008, R11
 	VPXOR   aesniIndex<>+16(SB), X8, X1
 	CMPL    240(R8), $0x0c
-	JB      ten_rounds_120
-	JE      twelve_rounds_119
+	JB      ten_rounds_226
+	JE      twelve_rounds_225
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VMOVDQU 32(R8), X8
 	VAESENC X8, X1, X1
 
-twelve_rounds_119:
+twelve_rounds_225:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VMOVDQU 64(R8), X8
 	VAESENC X8, X1, X1
 
-ten_rounds_120:
+ten_rounds_226:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VMOVDQU     96(R8), X8
@@ -6716,8 +7672,8 @@ short_1:
 	VPXOR   aesniIndex<>+16(SB), X8, X1
 	VPXOR   aesniIndex<>+32(SB), X8, X2
 	CMPL    240(R8), $0x0c
-	JB      ten_rounds_122
-	JE      twelve_rounds_121
+	JB      ten_rounds_228
+	JE      twelve_rounds_227
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -6725,7 +7681,7 @@ short_1:
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
 
-twelve_rounds_121:
+twelve_rounds_227:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -6733,7 +7689,7 @@ twelve_rounds_121:
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
 
-ten_rounds_122:
+ten_rounds_228:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -6778,27 +7734,27 @@ ten_rounds_122:
 	VAESENCLAST X15, X2, X2
 	VMOVDQU     X2, 32(R9)
 	CMPQ        DX, $0x10
-	JAE         whole_124
+	JAE         whole_230
 	CMPQ        DX, $0x08
-	JB          four_bytes_125
+	JB          four_bytes_231
 	MOVQ        32(R9), AX
 	MOVQ        AX, (DI)
 	MOVQ        24(R9)(DX*1), AX
 	MOVQ        AX, -8(DI)(DX*1)
-	JMP         stored_123
+	JMP         stored_229
 
-four_bytes_125:
+four_bytes_231:
 	CMPQ DX, $0x04
-	JB   one_byte_126
+	JB   one_byte_232
 	MOVL 32(R9), AX
 	MOVL AX, (DI)
 	MOVL 28(R9)(DX*1), AX
 	MOVL AX, -4(DI)(DX*1)
-	JMP  stored_123
+	JMP  stored_229
 
-one_byte_126:
+one_byte_232:
 	TESTQ DX, DX
-	JZ    stored_123
+	JZ    stored_229
 	MOVB  32(R9), AL
 	MOVB  AL, (DI)
 	MOVQ  DX, CX
@@ -6807,9 +7763,9 @@ one_byte_126:
 	MOVB  AL, (DI)(CX*1)
 	MOVB  31(R9)(DX*1), AL
 	MOVB  AL, -1(DI)(DX*1)
-	JMP   stored_123
+	JMP   stored_229
 
-whole_124:
+whole_230:
 	LEAQ      aesniWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
 	VPSHUFB   X12, X2, X2
@@ -6817,13 +7773,13 @@ whole_124:
 	VPBLENDVB X12, X13, X2, X2
 	VMOVDQU   X2, -16(DI)(DX*1)
 
-stored_123:
+stored_229:
 	CMPQ    trailer+32(FP), $0x00
-	JE      no_trailer_127
+	JE      no_trailer_233
 	MOVBLZX 32(R9)(R13*1), AX
 	MOVQ    AX, last+104(FP)
 
-no_trailer_127:
+no_trailer_233:
 	JMP finish_short
 
 short_2:
@@ -6832,8 +7788,8 @@ short_2:
 	VPXOR   aesniIndex<>+32(SB), X8, X2
 	VPXOR   aesniIndex<>+48(SB), X8, X3
 	CMPL    240(R8), $0x0c
-	JB      ten_rounds_129
-	JE      twelve_rounds_128
+	JB      ten_rounds_235
+	JE      twelve_rounds_234
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -6843,7 +7799,7 @@ short_2:
 	VAESENC X8, X2, X2
 	VAESENC X8, X3, X3
 
-twelve_rounds_128:
+twelve_rounds_234:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -6853,7 +7809,7 @@ twelve_rounds_128:
 	VAESENC X8, X2, X2
 	VAESENC X8, X3, X3
 
-ten_rounds_129:
+ten_rounds_235:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -6926,11 +7882,11 @@ ten_rounds_129:
 	VPBLENDVB   X12, X13, X3, X3
 	VMOVDQU     X3, -16(DI)(DX*1)
 	CMPQ        trailer+32(FP), $0x00
-	JE          no_trailer_131
+	JE          no_trailer_237
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+104(FP)
 
-no_trailer_131:
+no_trailer_237:
 	JMP finish_short
 
 short_3:
@@ -6940,8 +7896,8 @@ short_3:
 	VPXOR   aesniIndex<>+48(SB), X8, X3
 	VPXOR   aesniIndex<>+64(SB), X8, X4
 	CMPL    240(R8), $0x0c
-	JB      ten_rounds_133
-	JE      twelve_rounds_132
+	JB      ten_rounds_239
+	JE      twelve_rounds_238
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -6953,7 +7909,7 @@ short_3:
 	VAESENC X8, X3, X3
 	VAESENC X8, X4, X4
 
-twelve_rounds_132:
+twelve_rounds_238:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -6965,7 +7921,7 @@ twelve_rounds_132:
 	VAESENC X8, X3, X3
 	VAESENC X8, X4, X4
 
-ten_rounds_133:
+ten_rounds_239:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -7060,11 +8016,11 @@ ten_rounds_133:
 	VPBLENDVB   X12, X13, X4, X4
 	VMOVDQU     X4, -16(DI)(DX*1)
 	CMPQ        trailer+32(FP), $0x00
-	JE          no_trailer_135
+	JE          no_trailer_241
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+104(FP)
 
-no_trailer_135:
+no_trailer_241:
 	JMP finish_short
 
 short_4:
@@ -7075,8 +8031,8 @@ short_4:
 	VPXOR   aesniIndex<>+64(SB), X8, X4
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	CMPL    240(R8), $0x0c
-	JB      ten_rounds_137
-	JE      twelve_rounds_136
+	JB      ten_rounds_243
+	JE      twelve_rounds_242
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -7090,7 +8046,7 @@ short_4:
 	VAESENC X8, X4, X4
 	VAESENC X8, X5, X5
 
-twelve_rounds_136:
+twelve_rounds_242:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -7104,7 +8060,7 @@ twelve_rounds_136:
 	VAESENC X8, X4, X4
 	VAESENC X8, X5, X5
 
-ten_rounds_137:
+ten_rounds_243:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -7221,11 +8177,11 @@ ten_rounds_137:
 	VPBLENDVB   X12, X13, X5, X5
 	VMOVDQU     X5, -16(DI)(DX*1)
 	CMPQ        trailer+32(FP), $0x00
-	JE          no_trailer_139
+	JE          no_trailer_245
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+104(FP)
 
-no_trailer_139:
+no_trailer_245:
 	JMP finish_short
 
 short_5:
@@ -7237,8 +8193,8 @@ short_5:
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	CMPL    240(R8), $0x0c
-	JB      ten_rounds_141
-	JE      twelve_rounds_140
+	JB      ten_rounds_247
+	JE      twelve_rounds_246
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -7254,7 +8210,7 @@ short_5:
 	VAESENC X8, X5, X5
 	VAESENC X8, X6, X6
 
-twelve_rounds_140:
+twelve_rounds_246:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -7270,7 +8226,7 @@ twelve_rounds_140:
 	VAESENC X8, X5, X5
 	VAESENC X8, X6, X6
 
-ten_rounds_141:
+ten_rounds_247:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -7409,11 +8365,11 @@ ten_rounds_141:
 	VPBLENDVB   X12, X13, X6, X6
 	VMOVDQU     X6, -16(DI)(DX*1)
 	CMPQ        trailer+32(FP), $0x00
-	JE          no_trailer_143
+	JE          no_trailer_249
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+104(FP)
 
-no_trailer_143:
+no_trailer_249:
 	JMP finish_short
 
 short_6:
@@ -7426,8 +8382,8 @@ short_6:
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	VPXOR   aesniIndex<>+112(SB), X8, X7
 	CMPL    240(R8), $0x0c
-	JB      ten_rounds_145
-	JE      twelve_rounds_144
+	JB      ten_rounds_251
+	JE      twelve_rounds_250
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -7445,7 +8401,7 @@ short_6:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-twelve_rounds_144:
+twelve_rounds_250:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -7463,7 +8419,7 @@ twelve_rounds_144:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-ten_rounds_145:
+ten_rounds_251:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -7624,11 +8580,11 @@ ten_rounds_145:
 	VPBLENDVB   X12, X13, X7, X7
 	VMOVDQU     X7, -16(DI)(DX*1)
 	CMPQ        trailer+32(FP), $0x00
-	JE          no_trailer_147
+	JE          no_trailer_253
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+104(FP)
 
-no_trailer_147:
+no_trailer_253:
 finish_short:
 	VMOVQ      textBits+80(FP), X12
 	VPINSRQ    $0x01, adBits+72(FP), X12, X12
@@ -7658,6 +8614,102 @@ finish_short:
 	RET
 
 finish:
+	CMPQ s+88(FP), $0x00
+	JE   no_seam_254
+	CMPQ 288(SP), $0x00
+	JE   no_seam_254
+	LEAQ 160(SP), AX
+	MOVQ 288(SP), DX
+	MOVQ $0x00000000, 288(SP)
+	MOVQ 296(SP), DI
+	MOVQ 304(SP), R13
+
+move_out_255:
+	SUBQ R13, DX
+	CMPQ AX, DI
+	JE   moved_257
+	SUBQ $0x10, R13
+	JB   less_258
+	XORL CX, CX
+
+move_259:
+	VMOVDQU (AX)(CX*1), X0
+	VMOVDQU X0, (DI)(CX*1)
+	ADDQ    $0x10, CX
+	CMPQ    CX, R13
+	JB      move_259
+	VMOVDQU (AX)(R13*1), X0
+	VMOVDQU X0, (DI)(R13*1)
+	ADDQ    $0x10, R13
+	JMP     moved_257
+
+less_258:
+	ADDQ $0x10, R13
+	CMPQ R13, $0x08
+	JB   less_260
+	MOVQ (AX), CX
+	MOVQ CX, (DI)
+	MOVQ -8(AX)(R13*1), CX
+	MOVQ CX, -8(DI)(R13*1)
+	JMP  moved_257
+
+less_260:
+	CMPQ R13, $0x04
+	JB   less_261
+	MOVL (AX), CX
+	MOVL CX, (DI)
+	MOVL -4(AX)(R13*1), CX
+	MOVL CX, -4(DI)(R13*1)
+	JMP  moved_257
+
+less_261:
+	CMPQ R13, $0x02
+	JB   less_262
+	MOVW (AX), CX
+	MOVW CX, (DI)
+	MOVW -2(AX)(R13*1), CX
+	MOVW CX, -2(DI)(R13*1)
+	JMP  moved_257
+
+less_262:
+	TESTQ R13, R13
+	JZ    moved_257
+	MOVB  (AX), CL
+	MOVB  CL, (DI)
+
+moved_257:
+	ADDQ  R13, AX
+	TESTQ DX, DX
+	JZ    moved_out_256
+	MOVQ  152(SP), R13
+	TESTQ R13, R13
+	JNZ   taken_264
+
+empty_263:
+	MOVQ    136(SP), R13
+	TESTQ   R13, R13
+	JZ      moved_out_256
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
+	CMPQ    R13, 8(CX)
+	CMOVQHI 8(CX), R13
+	SUBQ    R13, 136(SP)
+	MOVQ    (CX), CX
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
+	TESTQ   R13, R13
+	JZ      empty_263
+
+taken_264:
+	CMPQ    R13, DX
+	CMOVQHI DX, R13
+	MOVQ    144(SP), DI
+	ADDQ    R13, 144(SP)
+	SUBQ    R13, 152(SP)
+	JMP     move_out_255
+
+moved_out_256:
+no_seam_254:
 	VPXOR      X11, X9, X15
 	VPXOR      X15, X10, X10
 	VMOVQ      textBits+80(FP), X12

@@ -840,7 +840,7 @@ vector:
 
 // func avx512Seal(k *byte, dst *byte, src *byte, size uint64, trailer uint64, nonceLo uint64, nonceHi uint64, adLo uint64, adHi uint64, adBits uint64, textBits uint64, s *byte)
 // Requires: AVX, AVX2, AVX512BW, AVX512DQ, AVX512F, AVX512VL, BMI2, CMOV, PCLMULQDQ, VAES, VPCLMULQDQ
-TEXT ·avx512Seal(SB), NOSPLIT, $0-96
+TEXT ·avx512Seal(SB), NOSPLIT, $32-96
 	MOVQ            k+0(FP), R8
 	MOVQ            dst+8(FP), DI
 	MOVQ            src+16(FP), SI
@@ -1165,16 +1165,197 @@ eight_rounds_left_8:
 next:
 	CMPQ  DX, $0x00000100
 	JAE   batch
-	MOVQ  s+88(FP), AX
-	TESTQ AX, AX
-	JZ    no_run_9
-	MOVQ  56(AX), CX
-	CMPQ  CX, 64(AX)
+	CMPQ  s+88(FP), $0x00
 	JE    no_run_9
-	ADDQ  $0x10, 56(AX)
-	MOVQ  (AX)(CX*1), SI
-	MOVQ  8(AX)(CX*1), DX
+	MOVQ  24(SP), R13
+	TESTQ R13, R13
+	JNZ   taken_12
+
+empty_11:
+	MOVQ    8(SP), R13
+	TESTQ   R13, R13
+	JZ      no_run_9
+	MOVQ    (SP), CX
+	ADDQ    $0x18, (SP)
+	CMPQ    R13, 8(CX)
+	CMOVQHI 8(CX), R13
+	SUBQ    R13, 8(SP)
+	MOVQ    (CX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    R13, 24(SP)
+	TESTQ   R13, R13
+	JZ      empty_11
+
+taken_12:
+	TESTQ DX, DX
+	JNZ   seam_10
+	CMPQ  R13, $0x10
+	JB    seam_10
+	MOVQ  16(SP), SI
+	MOVQ  R13, DX
+	MOVQ  $0x00000000, 24(SP)
 	JMP   next
+
+seam_10:
+	MOVQ DX, R13
+	CMPQ SI, DI
+	JE   moved_15
+	SUBQ $0x20, R13
+	JB   less_16
+	XORL CX, CX
+
+move_17:
+	VMOVDQU (SI)(CX*1), Y0
+	VMOVDQU Y0, (DI)(CX*1)
+	ADDQ    $0x20, CX
+	CMPQ    CX, R13
+	JB      move_17
+	VMOVDQU (SI)(R13*1), Y0
+	VMOVDQU Y0, (DI)(R13*1)
+	ADDQ    $0x20, R13
+	JMP     moved_15
+
+less_16:
+	ADDQ    $0x20, R13
+	CMPQ    R13, $0x10
+	JB      less_18
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (DI)
+	VMOVDQU -16(SI)(R13*1), X0
+	VMOVDQU X0, -16(DI)(R13*1)
+	JMP     moved_15
+
+less_18:
+	CMPQ R13, $0x08
+	JB   less_19
+	MOVQ (SI), CX
+	MOVQ CX, (DI)
+	MOVQ -8(SI)(R13*1), CX
+	MOVQ CX, -8(DI)(R13*1)
+	JMP  moved_15
+
+less_19:
+	CMPQ R13, $0x04
+	JB   less_20
+	MOVL (SI), CX
+	MOVL CX, (DI)
+	MOVL -4(SI)(R13*1), CX
+	MOVL CX, -4(DI)(R13*1)
+	JMP  moved_15
+
+less_20:
+	CMPQ R13, $0x02
+	JB   less_21
+	MOVW (SI), CX
+	MOVW CX, (DI)
+	MOVW -2(SI)(R13*1), CX
+	MOVW CX, -2(DI)(R13*1)
+	JMP  moved_15
+
+less_21:
+	TESTQ R13, R13
+	JZ    moved_15
+	MOVB  (SI), CL
+	MOVB  CL, (DI)
+
+moved_15:
+fill_13:
+	MOVQ  24(SP), R13
+	TESTQ R13, R13
+	JNZ   taken_23
+
+empty_22:
+	MOVQ    8(SP), R13
+	TESTQ   R13, R13
+	JZ      filled_14
+	MOVQ    (SP), CX
+	ADDQ    $0x18, (SP)
+	CMPQ    R13, 8(CX)
+	CMOVQHI 8(CX), R13
+	SUBQ    R13, 8(SP)
+	MOVQ    (CX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    R13, 24(SP)
+	TESTQ   R13, R13
+	JZ      empty_22
+
+taken_23:
+	MOVL    $0x00000100, CX
+	SUBQ    DX, CX
+	CMPQ    R13, CX
+	CMOVQHI CX, R13
+	MOVQ    16(SP), SI
+	ADDQ    R13, 16(SP)
+	SUBQ    R13, 24(SP)
+	LEAQ    (DI)(DX*1), AX
+	ADDQ    R13, DX
+	CMPQ    SI, AX
+	JE      moved_24
+	SUBQ    $0x20, R13
+	JB      less_25
+	XORL    CX, CX
+
+move_26:
+	VMOVDQU (SI)(CX*1), Y0
+	VMOVDQU Y0, (AX)(CX*1)
+	ADDQ    $0x20, CX
+	CMPQ    CX, R13
+	JB      move_26
+	VMOVDQU (SI)(R13*1), Y0
+	VMOVDQU Y0, (AX)(R13*1)
+	ADDQ    $0x20, R13
+	JMP     moved_24
+
+less_25:
+	ADDQ    $0x20, R13
+	CMPQ    R13, $0x10
+	JB      less_27
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (AX)
+	VMOVDQU -16(SI)(R13*1), X0
+	VMOVDQU X0, -16(AX)(R13*1)
+	JMP     moved_24
+
+less_27:
+	CMPQ R13, $0x08
+	JB   less_28
+	MOVQ (SI), CX
+	MOVQ CX, (AX)
+	MOVQ -8(SI)(R13*1), CX
+	MOVQ CX, -8(AX)(R13*1)
+	JMP  moved_24
+
+less_28:
+	CMPQ R13, $0x04
+	JB   less_29
+	MOVL (SI), CX
+	MOVL CX, (AX)
+	MOVL -4(SI)(R13*1), CX
+	MOVL CX, -4(AX)(R13*1)
+	JMP  moved_24
+
+less_29:
+	CMPQ R13, $0x02
+	JB   less_30
+	MOVW (SI), CX
+	MOVW CX, (AX)
+	MOVW -2(SI)(R13*1), CX
+	MOVW CX, -2(AX)(R13*1)
+	JMP  moved_24
+
+less_30:
+	TESTQ R13, R13
+	JZ    moved_24
+	MOVB  (SI), CL
+	MOVB  CL, (AX)
+
+moved_24:
+	CMPQ DX, $0x00000100
+	JB   fill_13
+
+filled_14:
+	MOVQ DI, SI
+	JMP  next
 
 no_run_9:
 	MOVQ            trailer+32(FP), R13
@@ -1200,8 +1381,8 @@ no_run_9:
 	MOVBLZX         trailer+32(FP), AX
 	VPBROADCASTB    AX, K4, Z22
 	CMPL            240(R8), $0x0c
-	JB              ten_rounds_11
-	JE              twelve_rounds_10
+	JB              ten_rounds_32
+	JE              twelve_rounds_31
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -1217,16 +1398,16 @@ no_run_9:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             ten_rounds_left_12
+	JMP             ten_rounds_left_33
 
-twelve_rounds_10:
+twelve_rounds_31:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-ten_rounds_left_12:
+ten_rounds_left_33:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -1237,16 +1418,16 @@ ten_rounds_left_12:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             eight_rounds_left_13
+	JMP             eight_rounds_left_34
 
-ten_rounds_11:
+ten_rounds_32:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-eight_rounds_left_13:
+eight_rounds_left_34:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VMOVDQU64       (BX), Z24
@@ -1383,8 +1564,8 @@ rest_3:
 	MOVBLZX         trailer+32(FP), AX
 	VPBROADCASTB    AX, K4, Z22
 	CMPL            240(R8), $0x0c
-	JB              ten_rounds_15
-	JE              twelve_rounds_14
+	JB              ten_rounds_36
+	JE              twelve_rounds_35
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -1397,15 +1578,15 @@ rest_3:
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
-	JMP             ten_rounds_left_16
+	JMP             ten_rounds_left_37
 
-twelve_rounds_14:
+twelve_rounds_35:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 
-ten_rounds_left_16:
+ten_rounds_left_37:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -1414,15 +1595,15 @@ ten_rounds_left_16:
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
-	JMP             eight_rounds_left_17
+	JMP             eight_rounds_left_38
 
-ten_rounds_15:
+ten_rounds_36:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 
-eight_rounds_left_17:
+eight_rounds_left_38:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VMOVDQU64       (BX), Z24
@@ -1539,8 +1720,8 @@ rest_2:
 	MOVBLZX         trailer+32(FP), AX
 	VPBROADCASTB    AX, K4, Z22
 	CMPL            240(R8), $0x0c
-	JB              ten_rounds_19
-	JE              twelve_rounds_18
+	JB              ten_rounds_40
+	JE              twelve_rounds_39
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -1550,28 +1731,28 @@ rest_2:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
-	JMP             ten_rounds_left_20
+	JMP             ten_rounds_left_41
 
-twelve_rounds_18:
+twelve_rounds_39:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 
-ten_rounds_left_20:
+ten_rounds_left_41:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
-	JMP             eight_rounds_left_21
+	JMP             eight_rounds_left_42
 
-ten_rounds_19:
+ten_rounds_40:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 
-eight_rounds_left_21:
+eight_rounds_left_42:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VMOVDQU64       (BX), Z24
@@ -1668,32 +1849,32 @@ rest_1:
 	MOVBLZX         trailer+32(FP), AX
 	VPBROADCASTB    AX, K4, Z22
 	CMPL            240(R8), $0x0c
-	JB              ten_rounds_23
-	JE              twelve_rounds_22
+	JB              ten_rounds_44
+	JE              twelve_rounds_43
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VBROADCASTI32X4 32(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z0, Z0
-	JMP             ten_rounds_left_24
+	JMP             ten_rounds_left_45
 
-twelve_rounds_22:
+twelve_rounds_43:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 
-ten_rounds_left_24:
+ten_rounds_left_45:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z0, Z0
-	JMP             eight_rounds_left_25
+	JMP             eight_rounds_left_46
 
-ten_rounds_23:
+ten_rounds_44:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 
-eight_rounds_left_25:
+eight_rounds_left_46:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VMOVDQU64       (BX), Z24
@@ -1829,6 +2010,12 @@ group_end:
 	JMP           next
 
 stream:
+	MOVQ 56(AX), CX
+	MOVQ CX, (SP)
+	MOVQ 64(AX), CX
+	MOVQ CX, 8(SP)
+	XORL CX, CX
+	MOVQ CX, 24(SP)
 	MOVQ 32(AX), R10
 	ADDQ $0x0f, R10
 	SHRQ $0x04, R10
@@ -1836,37 +2023,359 @@ stream:
 	CMPL 40(AX), $0x00
 	JNE  continue
 	ADDQ $0x02, R10
+	CMPQ DX, $0x000000e0
+	JAE  first_batch
+	MOVQ DX, R13
+	CMPQ SI, DI
+	JE   moved_49
+	SUBQ $0x20, R13
+	JB   less_50
+	XORL CX, CX
+
+move_51:
+	VMOVDQU (SI)(CX*1), Y0
+	VMOVDQU Y0, (DI)(CX*1)
+	ADDQ    $0x20, CX
+	CMPQ    CX, R13
+	JB      move_51
+	VMOVDQU (SI)(R13*1), Y0
+	VMOVDQU Y0, (DI)(R13*1)
+	ADDQ    $0x20, R13
+	JMP     moved_49
+
+less_50:
+	ADDQ    $0x20, R13
+	CMPQ    R13, $0x10
+	JB      less_52
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (DI)
+	VMOVDQU -16(SI)(R13*1), X0
+	VMOVDQU X0, -16(DI)(R13*1)
+	JMP     moved_49
+
+less_52:
+	CMPQ R13, $0x08
+	JB   less_53
+	MOVQ (SI), CX
+	MOVQ CX, (DI)
+	MOVQ -8(SI)(R13*1), CX
+	MOVQ CX, -8(DI)(R13*1)
+	JMP  moved_49
+
+less_53:
+	CMPQ R13, $0x04
+	JB   less_54
+	MOVL (SI), CX
+	MOVL CX, (DI)
+	MOVL -4(SI)(R13*1), CX
+	MOVL CX, -4(DI)(R13*1)
+	JMP  moved_49
+
+less_54:
+	CMPQ R13, $0x02
+	JB   less_55
+	MOVW (SI), CX
+	MOVW CX, (DI)
+	MOVW -2(SI)(R13*1), CX
+	MOVW CX, -2(DI)(R13*1)
+	JMP  moved_49
+
+less_55:
+	TESTQ R13, R13
+	JZ    moved_49
+	MOVB  (SI), CL
+	MOVB  CL, (DI)
+
+moved_49:
+fill_47:
+	MOVQ  24(SP), R13
+	TESTQ R13, R13
+	JNZ   taken_57
+
+empty_56:
+	MOVQ    8(SP), R13
+	TESTQ   R13, R13
+	JZ      filled_48
+	MOVQ    (SP), CX
+	ADDQ    $0x18, (SP)
+	CMPQ    R13, 8(CX)
+	CMOVQHI 8(CX), R13
+	SUBQ    R13, 8(SP)
+	MOVQ    (CX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    R13, 24(SP)
+	TESTQ   R13, R13
+	JZ      empty_56
+
+taken_57:
+	MOVL    $0x000000e0, CX
+	SUBQ    DX, CX
+	CMPQ    R13, CX
+	CMOVQHI CX, R13
+	MOVQ    16(SP), SI
+	ADDQ    R13, 16(SP)
+	SUBQ    R13, 24(SP)
+	LEAQ    (DI)(DX*1), AX
+	ADDQ    R13, DX
+	CMPQ    SI, AX
+	JE      moved_58
+	SUBQ    $0x20, R13
+	JB      less_59
+	XORL    CX, CX
+
+move_60:
+	VMOVDQU (SI)(CX*1), Y0
+	VMOVDQU Y0, (AX)(CX*1)
+	ADDQ    $0x20, CX
+	CMPQ    CX, R13
+	JB      move_60
+	VMOVDQU (SI)(R13*1), Y0
+	VMOVDQU Y0, (AX)(R13*1)
+	ADDQ    $0x20, R13
+	JMP     moved_58
+
+less_59:
+	ADDQ    $0x20, R13
+	CMPQ    R13, $0x10
+	JB      less_61
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (AX)
+	VMOVDQU -16(SI)(R13*1), X0
+	VMOVDQU X0, -16(AX)(R13*1)
+	JMP     moved_58
+
+less_61:
+	CMPQ R13, $0x08
+	JB   less_62
+	MOVQ (SI), CX
+	MOVQ CX, (AX)
+	MOVQ -8(SI)(R13*1), CX
+	MOVQ CX, -8(AX)(R13*1)
+	JMP  moved_58
+
+less_62:
+	CMPQ R13, $0x04
+	JB   less_63
+	MOVL (SI), CX
+	MOVL CX, (AX)
+	MOVL -4(SI)(R13*1), CX
+	MOVL CX, -4(AX)(R13*1)
+	JMP  moved_58
+
+less_63:
+	CMPQ R13, $0x02
+	JB   less_64
+	MOVW (SI), CX
+	MOVW CX, (AX)
+	MOVW -2(SI)(R13*1), CX
+	MOVW CX, -2(AX)(R13*1)
+	JMP  moved_58
+
+less_64:
+	TESTQ R13, R13
+	JZ    moved_58
+	MOVB  (SI), CL
+	MOVB  CL, (AX)
+
+moved_58:
+	CMPQ DX, $0x000000e0
+	JB   fill_47
+
+filled_48:
+	MOVQ DI, SI
 	JMP  first_batch
 
 continue:
-	MOVL            40(AX), R11
-	MOVL            R11, CX
-	SHRL            $0x04, R11
-	BSWAPL          CX
-	VMOVD           CX, X0
-	VPSLLDQ         $0x0c, X0, X0
-	VSHUFI64X2      $0x00, Z0, Z0, Z0
-	VPXORQ          Z0, Z4, Z4
-	VPXORQ          Z0, Z5, Z5
-	VPXORQ          Z0, Z6, Z6
-	VPXORQ          Z0, Z7, Z7
-	VMOVDQU64       16(AX), X16
-	VMOVDQU64       (AX), X19
-	MOVQ            248(R8), R9
-	ADDQ            $0x00000410, R9
-	MOVL            $0x00000030, AX
-	CMPQ            R10, $0x41
-	CMOVQLS         R10, AX
-	SUBQ            AX, R10
-	SHLQ            $0x04, AX
-	MOVQ            R9, BX
-	SUBQ            AX, BX
-	VPXORQ          Z12, Z12, Z12
-	VPXORQ          Z13, Z13, Z13
-	LEAQ            avx512Deltas<>+0(SB), R12
+	MOVL       40(AX), R11
+	MOVL       R11, CX
+	SHRL       $0x04, R11
+	BSWAPL     CX
+	VMOVD      CX, X0
+	VPSLLDQ    $0x0c, X0, X0
+	VSHUFI64X2 $0x00, Z0, Z0, Z0
+	VPXORQ     Z0, Z4, Z4
+	VPXORQ     Z0, Z5, Z5
+	VPXORQ     Z0, Z6, Z6
+	VPXORQ     Z0, Z7, Z7
+	VMOVDQU64  16(AX), X16
+	VMOVDQU64  (AX), X19
+	MOVQ       248(R8), R9
+	ADDQ       $0x00000410, R9
+	MOVL       $0x00000030, AX
+	CMPQ       R10, $0x41
+	CMOVQLS    R10, AX
+	SUBQ       AX, R10
+	SHLQ       $0x04, AX
+	MOVQ       R9, BX
+	SUBQ       AX, BX
+	VPXORQ     Z12, Z12, Z12
+	VPXORQ     Z13, Z13, Z13
+	LEAQ       avx512Deltas<>+0(SB), R12
+	CMPQ       DX, $0x00000100
+	JAE        continue_whole
+	MOVQ       DX, R13
+	CMPQ       SI, DI
+	JE         moved_67
+	SUBQ       $0x20, R13
+	JB         less_68
+	XORL       CX, CX
+
+move_69:
+	VMOVDQU (SI)(CX*1), Y0
+	VMOVDQU Y0, (DI)(CX*1)
+	ADDQ    $0x20, CX
+	CMPQ    CX, R13
+	JB      move_69
+	VMOVDQU (SI)(R13*1), Y0
+	VMOVDQU Y0, (DI)(R13*1)
+	ADDQ    $0x20, R13
+	JMP     moved_67
+
+less_68:
+	ADDQ    $0x20, R13
+	CMPQ    R13, $0x10
+	JB      less_70
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (DI)
+	VMOVDQU -16(SI)(R13*1), X0
+	VMOVDQU X0, -16(DI)(R13*1)
+	JMP     moved_67
+
+less_70:
+	CMPQ R13, $0x08
+	JB   less_71
+	MOVQ (SI), CX
+	MOVQ CX, (DI)
+	MOVQ -8(SI)(R13*1), CX
+	MOVQ CX, -8(DI)(R13*1)
+	JMP  moved_67
+
+less_71:
+	CMPQ R13, $0x04
+	JB   less_72
+	MOVL (SI), CX
+	MOVL CX, (DI)
+	MOVL -4(SI)(R13*1), CX
+	MOVL CX, -4(DI)(R13*1)
+	JMP  moved_67
+
+less_72:
+	CMPQ R13, $0x02
+	JB   less_73
+	MOVW (SI), CX
+	MOVW CX, (DI)
+	MOVW -2(SI)(R13*1), CX
+	MOVW CX, -2(DI)(R13*1)
+	JMP  moved_67
+
+less_73:
+	TESTQ R13, R13
+	JZ    moved_67
+	MOVB  (SI), CL
+	MOVB  CL, (DI)
+
+moved_67:
+fill_65:
+	MOVQ  24(SP), R13
+	TESTQ R13, R13
+	JNZ   taken_75
+
+empty_74:
+	MOVQ    8(SP), R13
+	TESTQ   R13, R13
+	JZ      filled_66
+	MOVQ    (SP), CX
+	ADDQ    $0x18, (SP)
+	CMPQ    R13, 8(CX)
+	CMOVQHI 8(CX), R13
+	SUBQ    R13, 8(SP)
+	MOVQ    (CX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    R13, 24(SP)
+	TESTQ   R13, R13
+	JZ      empty_74
+
+taken_75:
+	MOVL    $0x00000100, CX
+	SUBQ    DX, CX
+	CMPQ    R13, CX
+	CMOVQHI CX, R13
+	MOVQ    16(SP), SI
+	ADDQ    R13, 16(SP)
+	SUBQ    R13, 24(SP)
+	LEAQ    (DI)(DX*1), AX
+	ADDQ    R13, DX
+	CMPQ    SI, AX
+	JE      moved_76
+	SUBQ    $0x20, R13
+	JB      less_77
+	XORL    CX, CX
+
+move_78:
+	VMOVDQU (SI)(CX*1), Y0
+	VMOVDQU Y0, (AX)(CX*1)
+	ADDQ    $0x20, CX
+	CMPQ    CX, R13
+	JB      move_78
+	VMOVDQU (SI)(R13*1), Y0
+	VMOVDQU Y0, (AX)(R13*1)
+	ADDQ    $0x20, R13
+	JMP     moved_76
+
+less_77:
+	ADDQ    $0x20, R13
+	CMPQ    R13, $0x10
+	JB      less_79
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (AX)
+	VMOVDQU -16(SI)(R13*1), X0
+	VMOVDQU X0, -16(AX)(R13*1)
+	JMP     moved_76
+
+less_79:
+	CMPQ R13, $0x08
+	JB   less_80
+	MOVQ (SI), CX
+	MOVQ CX, (AX)
+	MOVQ -8(SI)(R13*1), CX
+	MOVQ CX, -8(AX)(R13*1)
+	JMP  moved_76
+
+less_80:
+	CMPQ R13, $0x04
+	JB   less_81
+	MOVL (SI), CX
+	MOVL CX, (AX)
+	MOVL -4(SI)(R13*1), CX
+	MOVL CX, -4(AX)(R13*1)
+	JMP  moved_76
+
+less_81:
+	CMPQ R13, $0x02
+	JB   less_82
+	MOVW (SI), CX
+	MOVW CX, (AX)
+	MOVW -2(SI)(R13*1), CX
+	MOVW CX, -2(AX)(R13*1)
+	JMP  moved_76
+
+less_82:
+	TESTQ R13, R13
+	JZ    moved_76
+	MOVB  (SI), CL
+	MOVB  CL, (AX)
+
+moved_76:
+	CMPQ DX, $0x00000100
+	JB   fill_65
+
+filled_66:
+	MOVQ DI, SI
+
+continue_whole:
 	CMPL            240(R8), $0x0c
-	JB              ten_rounds_27
-	JE              twelve_rounds_26
+	JB              ten_rounds_84
+	JE              twelve_rounds_83
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -1882,16 +2391,16 @@ continue:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             ten_rounds_left_28
+	JMP             ten_rounds_left_85
 
-twelve_rounds_26:
+twelve_rounds_83:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-ten_rounds_left_28:
+ten_rounds_left_85:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -1902,16 +2411,16 @@ ten_rounds_left_28:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             eight_rounds_left_29
+	JMP             eight_rounds_left_86
 
-ten_rounds_27:
+ten_rounds_84:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-eight_rounds_left_29:
+eight_rounds_left_86:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -2015,8 +2524,8 @@ one_batch:
 	MOVBLZX         trailer+32(FP), AX
 	VPBROADCASTB    AX, K4, Z22
 	CMPL            240(R8), $0x0c
-	JB              ten_rounds_31
-	JE              twelve_rounds_30
+	JB              ten_rounds_88
+	JE              twelve_rounds_87
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -2032,16 +2541,16 @@ one_batch:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             ten_rounds_left_32
+	JMP             ten_rounds_left_89
 
-twelve_rounds_30:
+twelve_rounds_87:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-ten_rounds_left_32:
+ten_rounds_left_89:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -2052,16 +2561,16 @@ ten_rounds_left_32:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             eight_rounds_left_33
+	JMP             eight_rounds_left_90
 
-ten_rounds_31:
+ten_rounds_88:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-eight_rounds_left_33:
+eight_rounds_left_90:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -2170,8 +2679,8 @@ whole_3:
 	MOVBLZX         trailer+32(FP), AX
 	VPBROADCASTB    AX, K4, Z22
 	CMPL            240(R8), $0x0c
-	JB              ten_rounds_35
-	JE              twelve_rounds_34
+	JB              ten_rounds_92
+	JE              twelve_rounds_91
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -2184,15 +2693,15 @@ whole_3:
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
-	JMP             ten_rounds_left_36
+	JMP             ten_rounds_left_93
 
-twelve_rounds_34:
+twelve_rounds_91:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 
-ten_rounds_left_36:
+ten_rounds_left_93:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -2201,15 +2710,15 @@ ten_rounds_left_36:
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
-	JMP             eight_rounds_left_37
+	JMP             eight_rounds_left_94
 
-ten_rounds_35:
+ten_rounds_92:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 
-eight_rounds_left_37:
+eight_rounds_left_94:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -2314,8 +2823,8 @@ short:
 	MOVBLZX         trailer+32(FP), AX
 	VPBROADCASTB    AX, K4, Z22
 	CMPL            240(R8), $0x0c
-	JB              ten_rounds_39
-	JE              twelve_rounds_38
+	JB              ten_rounds_96
+	JE              twelve_rounds_95
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -2325,28 +2834,28 @@ short:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
-	JMP             ten_rounds_left_40
+	JMP             ten_rounds_left_97
 
-twelve_rounds_38:
+twelve_rounds_95:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 
-ten_rounds_left_40:
+ten_rounds_left_97:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
-	JMP             eight_rounds_left_41
+	JMP             eight_rounds_left_98
 
-ten_rounds_39:
+ten_rounds_96:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 
-eight_rounds_left_41:
+eight_rounds_left_98:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -2421,32 +2930,32 @@ whole_1:
 	VPXORQ          Z22, Z22, Z22
 	VINSERTI64X4    $0x01, Y23, Z22, Z22
 	CMPL            240(R8), $0x0c
-	JB              ten_rounds_43
-	JE              twelve_rounds_42
+	JB              ten_rounds_100
+	JE              twelve_rounds_99
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VBROADCASTI32X4 32(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z0, Z0
-	JMP             ten_rounds_left_44
+	JMP             ten_rounds_left_101
 
-twelve_rounds_42:
+twelve_rounds_99:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 
-ten_rounds_left_44:
+ten_rounds_left_101:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z0, Z0
-	JMP             eight_rounds_left_45
+	JMP             eight_rounds_left_102
 
-ten_rounds_43:
+ten_rounds_100:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 
-eight_rounds_left_45:
+eight_rounds_left_102:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VBROADCASTI32X4 112(R8), Z20
@@ -2511,7 +3020,7 @@ finish:
 
 // func avx512Open(k *byte, dst *byte, src *byte, size uint64, trailer uint64, nonceLo uint64, nonceHi uint64, adLo uint64, adHi uint64, adBits uint64, textBits uint64, s *byte) (ok uint64, last uint64)
 // Requires: AVX, AVX2, AVX512BW, AVX512DQ, AVX512F, AVX512VL, BMI2, CMOV, PCLMULQDQ, VAES, VPCLMULQDQ
-TEXT ·avx512Open(SB), NOSPLIT, $64-112
+TEXT ·avx512Open(SB), NOSPLIT, $384-112
 	MOVQ            k+0(FP), R8
 	MOVQ            dst+8(FP), DI
 	MOVQ            src+16(FP), SI
@@ -2568,8 +3077,8 @@ first_batch:
 	VMOVDQU64       96(SI), Z10
 	VMOVDQU64       160(SI), Z11
 	CMPL            240(R8), $0x0c
-	JB              ten_rounds_47
-	JE              twelve_rounds_46
+	JB              ten_rounds_104
+	JE              twelve_rounds_103
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -2585,16 +3094,16 @@ first_batch:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             ten_rounds_left_48
+	JMP             ten_rounds_left_105
 
-twelve_rounds_46:
+twelve_rounds_103:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-ten_rounds_left_48:
+ten_rounds_left_105:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -2605,16 +3114,16 @@ ten_rounds_left_48:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             eight_rounds_left_49
+	JMP             eight_rounds_left_106
 
-ten_rounds_47:
+ten_rounds_104:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-eight_rounds_left_49:
+eight_rounds_left_106:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	INCL            R11
@@ -2725,8 +3234,8 @@ batch:
 	VMOVDQU64       128(SI), Z10
 	VMOVDQU64       192(SI), Z11
 	CMPL            240(R8), $0x0c
-	JB              ten_rounds_51
-	JE              twelve_rounds_50
+	JB              ten_rounds_108
+	JE              twelve_rounds_107
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -2742,16 +3251,16 @@ batch:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             ten_rounds_left_52
+	JMP             ten_rounds_left_109
 
-twelve_rounds_50:
+twelve_rounds_107:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-ten_rounds_left_52:
+ten_rounds_left_109:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -2762,16 +3271,16 @@ ten_rounds_left_52:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             eight_rounds_left_53
+	JMP             eight_rounds_left_110
 
-ten_rounds_51:
+ten_rounds_108:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-eight_rounds_left_53:
+eight_rounds_left_110:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	INCL            R11
@@ -2882,18 +3391,155 @@ hashed:
 next:
 	CMPQ  DX, $0x00000100
 	JAE   batch
-	MOVQ  s+88(FP), AX
-	TESTQ AX, AX
-	JZ    no_run_54
-	MOVQ  56(AX), CX
-	CMPQ  CX, 64(AX)
-	JE    no_run_54
-	ADDQ  $0x10, 56(AX)
-	MOVQ  (AX)(CX*1), DI
-	MOVQ  8(AX)(CX*1), DX
+	CMPQ  s+88(FP), $0x00
+	JE    no_run_111
+	CMPQ  352(SP), $0x00
+	JE    whole_112
+	TESTQ DX, DX
+	JNZ   no_run_111
+	LEAQ  96(SP), AX
+	MOVQ  352(SP), DX
+	MOVQ  $0x00000000, 352(SP)
+	MOVQ  360(SP), DI
+	MOVQ  368(SP), R13
+
+move_out_114:
+	SUBQ R13, DX
+	CMPQ AX, DI
+	JE   moved_116
+	SUBQ $0x20, R13
+	JB   less_117
+	XORL CX, CX
+
+move_118:
+	VMOVDQU (AX)(CX*1), Y0
+	VMOVDQU Y0, (DI)(CX*1)
+	ADDQ    $0x20, CX
+	CMPQ    CX, R13
+	JB      move_118
+	VMOVDQU (AX)(R13*1), Y0
+	VMOVDQU Y0, (DI)(R13*1)
+	ADDQ    $0x20, R13
+	JMP     moved_116
+
+less_117:
+	ADDQ    $0x20, R13
+	CMPQ    R13, $0x10
+	JB      less_119
+	VMOVDQU (AX), X0
+	VMOVDQU X0, (DI)
+	VMOVDQU -16(AX)(R13*1), X0
+	VMOVDQU X0, -16(DI)(R13*1)
+	JMP     moved_116
+
+less_119:
+	CMPQ R13, $0x08
+	JB   less_120
+	MOVQ (AX), CX
+	MOVQ CX, (DI)
+	MOVQ -8(AX)(R13*1), CX
+	MOVQ CX, -8(DI)(R13*1)
+	JMP  moved_116
+
+less_120:
+	CMPQ R13, $0x04
+	JB   less_121
+	MOVL (AX), CX
+	MOVL CX, (DI)
+	MOVL -4(AX)(R13*1), CX
+	MOVL CX, -4(DI)(R13*1)
+	JMP  moved_116
+
+less_121:
+	CMPQ R13, $0x02
+	JB   less_122
+	MOVW (AX), CX
+	MOVW CX, (DI)
+	MOVW -2(AX)(R13*1), CX
+	MOVW CX, -2(DI)(R13*1)
+	JMP  moved_116
+
+less_122:
+	TESTQ R13, R13
+	JZ    moved_116
+	MOVB  (AX), CL
+	MOVB  CL, (DI)
+
+moved_116:
+	ADDQ  R13, AX
+	TESTQ DX, DX
+	JZ    moved_out_115
+	MOVQ  88(SP), R13
+	TESTQ R13, R13
+	JNZ   taken_124
+
+empty_123:
+	MOVQ    72(SP), R13
+	TESTQ   R13, R13
+	JZ      moved_out_115
+	MOVQ    64(SP), CX
+	ADDQ    $0x18, 64(SP)
+	CMPQ    R13, 8(CX)
+	CMOVQHI 8(CX), R13
+	SUBQ    R13, 72(SP)
+	MOVQ    (CX), CX
+	MOVQ    CX, 80(SP)
+	MOVQ    R13, 88(SP)
+	TESTQ   R13, R13
+	JZ      empty_123
+
+taken_124:
+	CMPQ    R13, DX
+	CMOVQHI DX, R13
+	MOVQ    80(SP), DI
+	ADDQ    R13, 80(SP)
+	SUBQ    R13, 88(SP)
+	JMP     move_out_114
+
+moved_out_115:
+	JMP next
+
+whole_112:
+	MOVQ  88(SP), R13
+	TESTQ R13, R13
+	JNZ   taken_126
+
+empty_125:
+	MOVQ    72(SP), R13
+	TESTQ   R13, R13
+	JZ      no_run_111
+	MOVQ    64(SP), CX
+	ADDQ    $0x18, 64(SP)
+	CMPQ    R13, 8(CX)
+	CMOVQHI 8(CX), R13
+	SUBQ    R13, 72(SP)
+	MOVQ    (CX), CX
+	MOVQ    CX, 80(SP)
+	MOVQ    R13, 88(SP)
+	TESTQ   R13, R13
+	JZ      empty_125
+
+taken_126:
+	TESTQ DX, DX
+	JNZ   seam_113
+	MOVQ  80(SP), DI
+	MOVQ  R13, DX
+	MOVQ  $0x00000000, 88(SP)
 	JMP   next
 
-no_run_54:
+seam_113:
+	MOVQ    DI, 360(SP)
+	MOVQ    DX, 368(SP)
+	ADDQ    88(SP), DX
+	ADDQ    72(SP), DX
+	MOVL    $0x00000100, CX
+	CMPQ    DX, CX
+	CMOVQHI CX, DX
+	MOVQ    DX, 352(SP)
+	LEAQ    96(SP), DI
+	JMP     next
+
+no_run_111:
 	MOVQ            trailer+32(FP), R13
 	ADDQ            DX, R13
 	TESTQ           R13, R13
@@ -2916,8 +3562,8 @@ no_run_54:
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      192(SI), K3, Z11
 	CMPL            240(R8), $0x0c
-	JB              ten_rounds_56
-	JE              twelve_rounds_55
+	JB              ten_rounds_128
+	JE              twelve_rounds_127
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -2933,16 +3579,16 @@ no_run_54:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             ten_rounds_left_57
+	JMP             ten_rounds_left_129
 
-twelve_rounds_55:
+twelve_rounds_127:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-ten_rounds_left_57:
+ten_rounds_left_129:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -2953,16 +3599,16 @@ ten_rounds_left_57:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             eight_rounds_left_58
+	JMP             eight_rounds_left_130
 
-ten_rounds_56:
+ten_rounds_128:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-eight_rounds_left_58:
+eight_rounds_left_130:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VPSHUFB         Z15, Z8, Z23
@@ -3054,12 +3700,12 @@ eight_rounds_left_58:
 	VAESENCLAST     Z31, Z3, Z3
 	VMOVDQU8        Z3, K2, 192(DI)
 	CMPQ            trailer+32(FP), $0x00
-	JE              no_trailer_59
+	JE              no_trailer_131
 	VMOVDQU64       Z3, (SP)
 	MOVBLZX         -192(SP)(DX*1), AX
 	MOVQ            AX, last+104(FP)
 
-no_trailer_59:
+no_trailer_131:
 	JMP finish_long
 
 rest_3:
@@ -3074,8 +3720,8 @@ rest_3:
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      128(SI), K3, Z10
 	CMPL            240(R8), $0x0c
-	JB              ten_rounds_61
-	JE              twelve_rounds_60
+	JB              ten_rounds_133
+	JE              twelve_rounds_132
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -3088,15 +3734,15 @@ rest_3:
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
-	JMP             ten_rounds_left_62
+	JMP             ten_rounds_left_134
 
-twelve_rounds_60:
+twelve_rounds_132:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 
-ten_rounds_left_62:
+ten_rounds_left_134:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -3105,15 +3751,15 @@ ten_rounds_left_62:
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
-	JMP             eight_rounds_left_63
+	JMP             eight_rounds_left_135
 
-ten_rounds_61:
+ten_rounds_133:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 
-eight_rounds_left_63:
+eight_rounds_left_135:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VPSHUFB         Z15, Z8, Z23
@@ -3185,12 +3831,12 @@ eight_rounds_left_63:
 	VAESENCLAST     Z30, Z2, Z2
 	VMOVDQU8        Z2, K2, 128(DI)
 	CMPQ            trailer+32(FP), $0x00
-	JE              no_trailer_64
+	JE              no_trailer_136
 	VMOVDQU64       Z2, (SP)
 	MOVBLZX         -128(SP)(DX*1), AX
 	MOVQ            AX, last+104(FP)
 
-no_trailer_64:
+no_trailer_136:
 	JMP finish_long
 
 rest_2:
@@ -3204,8 +3850,8 @@ rest_2:
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      64(SI), K3, Z9
 	CMPL            240(R8), $0x0c
-	JB              ten_rounds_66
-	JE              twelve_rounds_65
+	JB              ten_rounds_138
+	JE              twelve_rounds_137
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -3215,28 +3861,28 @@ rest_2:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
-	JMP             ten_rounds_left_67
+	JMP             ten_rounds_left_139
 
-twelve_rounds_65:
+twelve_rounds_137:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 
-ten_rounds_left_67:
+ten_rounds_left_139:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
-	JMP             eight_rounds_left_68
+	JMP             eight_rounds_left_140
 
-ten_rounds_66:
+ten_rounds_138:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 
-eight_rounds_left_68:
+eight_rounds_left_140:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VPSHUFB         Z15, Z8, Z23
@@ -3288,12 +3934,12 @@ eight_rounds_left_68:
 	VAESENCLAST     Z29, Z1, Z1
 	VMOVDQU8        Z1, K2, 64(DI)
 	CMPQ            trailer+32(FP), $0x00
-	JE              no_trailer_69
+	JE              no_trailer_141
 	VMOVDQU64       Z1, (SP)
 	MOVBLZX         -64(SP)(DX*1), AX
 	MOVQ            AX, last+104(FP)
 
-no_trailer_69:
+no_trailer_141:
 	JMP finish_long
 
 rest_1:
@@ -3306,32 +3952,32 @@ rest_1:
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      (SI), K3, Z8
 	CMPL            240(R8), $0x0c
-	JB              ten_rounds_71
-	JE              twelve_rounds_70
+	JB              ten_rounds_143
+	JE              twelve_rounds_142
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VBROADCASTI32X4 32(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z0, Z0
-	JMP             ten_rounds_left_72
+	JMP             ten_rounds_left_144
 
-twelve_rounds_70:
+twelve_rounds_142:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 
-ten_rounds_left_72:
+ten_rounds_left_144:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z0, Z0
-	JMP             eight_rounds_left_73
+	JMP             eight_rounds_left_145
 
-ten_rounds_71:
+ten_rounds_143:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 
-eight_rounds_left_73:
+eight_rounds_left_145:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VPSHUFB         Z15, Z8, Z23
@@ -3363,12 +4009,12 @@ eight_rounds_left_73:
 	VAESENCLAST     Z28, Z0, Z0
 	VMOVDQU8        Z0, K2, (DI)
 	CMPQ            trailer+32(FP), $0x00
-	JE              no_trailer_74
+	JE              no_trailer_146
 	VMOVDQU64       Z0, (SP)
 	MOVBLZX         (SP)(DX*1), AX
 	MOVQ            AX, last+104(FP)
 
-no_trailer_74:
+no_trailer_146:
 	JMP finish_long
 
 group_end:
@@ -3394,6 +4040,111 @@ group_end:
 	JMP           next
 
 suspend:
+	CMPQ s+88(FP), $0x00
+	JE   no_seam_147
+	CMPQ 352(SP), $0x00
+	JE   no_seam_147
+	LEAQ 96(SP), AX
+	MOVQ 352(SP), DX
+	MOVQ $0x00000000, 352(SP)
+	MOVQ 360(SP), DI
+	MOVQ 368(SP), R13
+
+move_out_148:
+	SUBQ R13, DX
+	CMPQ AX, DI
+	JE   moved_150
+	SUBQ $0x20, R13
+	JB   less_151
+	XORL CX, CX
+
+move_152:
+	VMOVDQU (AX)(CX*1), Y0
+	VMOVDQU Y0, (DI)(CX*1)
+	ADDQ    $0x20, CX
+	CMPQ    CX, R13
+	JB      move_152
+	VMOVDQU (AX)(R13*1), Y0
+	VMOVDQU Y0, (DI)(R13*1)
+	ADDQ    $0x20, R13
+	JMP     moved_150
+
+less_151:
+	ADDQ    $0x20, R13
+	CMPQ    R13, $0x10
+	JB      less_153
+	VMOVDQU (AX), X0
+	VMOVDQU X0, (DI)
+	VMOVDQU -16(AX)(R13*1), X0
+	VMOVDQU X0, -16(DI)(R13*1)
+	JMP     moved_150
+
+less_153:
+	CMPQ R13, $0x08
+	JB   less_154
+	MOVQ (AX), CX
+	MOVQ CX, (DI)
+	MOVQ -8(AX)(R13*1), CX
+	MOVQ CX, -8(DI)(R13*1)
+	JMP  moved_150
+
+less_154:
+	CMPQ R13, $0x04
+	JB   less_155
+	MOVL (AX), CX
+	MOVL CX, (DI)
+	MOVL -4(AX)(R13*1), CX
+	MOVL CX, -4(DI)(R13*1)
+	JMP  moved_150
+
+less_155:
+	CMPQ R13, $0x02
+	JB   less_156
+	MOVW (AX), CX
+	MOVW CX, (DI)
+	MOVW -2(AX)(R13*1), CX
+	MOVW CX, -2(DI)(R13*1)
+	JMP  moved_150
+
+less_156:
+	TESTQ R13, R13
+	JZ    moved_150
+	MOVB  (AX), CL
+	MOVB  CL, (DI)
+
+moved_150:
+	ADDQ  R13, AX
+	TESTQ DX, DX
+	JZ    moved_out_149
+	MOVQ  88(SP), R13
+	TESTQ R13, R13
+	JNZ   taken_158
+
+empty_157:
+	MOVQ    72(SP), R13
+	TESTQ   R13, R13
+	JZ      moved_out_149
+	MOVQ    64(SP), CX
+	ADDQ    $0x18, 64(SP)
+	CMPQ    R13, 8(CX)
+	CMOVQHI 8(CX), R13
+	SUBQ    R13, 72(SP)
+	MOVQ    (CX), CX
+	MOVQ    CX, 80(SP)
+	MOVQ    R13, 88(SP)
+	TESTQ   R13, R13
+	JZ      empty_157
+
+taken_158:
+	CMPQ    R13, DX
+	CMOVQHI DX, R13
+	MOVQ    80(SP), DI
+	ADDQ    R13, 80(SP)
+	SUBQ    R13, 88(SP)
+	JMP     move_out_148
+
+moved_out_149:
+no_seam_147:
 	MOVQ      s+88(FP), AX
 	VMOVDQU64 X19, (AX)
 	VMOVDQU64 X16, 16(AX)
@@ -3401,14 +4152,32 @@ suspend:
 	RET
 
 stream:
-	MOVQ 32(AX), R10
-	ADDQ $0x0f, R10
-	SHRQ $0x04, R10
-	ADDQ 48(AX), R10
-	CMPL 40(AX), $0x00
-	JNE  continue
-	ADDQ $0x02, R10
-	JMP  first_batch
+	MOVQ    56(AX), CX
+	MOVQ    CX, 64(SP)
+	MOVQ    64(AX), CX
+	MOVQ    CX, 72(SP)
+	XORL    CX, CX
+	MOVQ    CX, 88(SP)
+	MOVQ    CX, 352(SP)
+	MOVQ    32(AX), R10
+	ADDQ    $0x0f, R10
+	SHRQ    $0x04, R10
+	ADDQ    48(AX), R10
+	CMPL    40(AX), $0x00
+	JNE     continue
+	ADDQ    $0x02, R10
+	CMPQ    DX, $0x000000e0
+	JAE     first_batch
+	MOVQ    DI, 360(SP)
+	MOVQ    DX, 368(SP)
+	ADDQ    88(SP), DX
+	ADDQ    72(SP), DX
+	MOVL    $0x000000e0, CX
+	CMPQ    DX, CX
+	CMOVQHI CX, DX
+	MOVQ    DX, 352(SP)
+	LEAQ    96(SP), DI
+	JMP     first_batch
 
 continue:
 	MOVL       40(AX), R11
@@ -3471,8 +4240,8 @@ one_batch:
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      160(SI), K3, Z11
 	CMPL            240(R8), $0x0c
-	JB              ten_rounds_76
-	JE              twelve_rounds_75
+	JB              ten_rounds_160
+	JE              twelve_rounds_159
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -3488,16 +4257,16 @@ one_batch:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             ten_rounds_left_77
+	JMP             ten_rounds_left_161
 
-twelve_rounds_75:
+twelve_rounds_159:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-ten_rounds_left_77:
+ten_rounds_left_161:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -3508,16 +4277,16 @@ ten_rounds_left_77:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             eight_rounds_left_78
+	JMP             eight_rounds_left_162
 
-ten_rounds_76:
+ten_rounds_160:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-eight_rounds_left_78:
+eight_rounds_left_162:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VPSHUFB         avx512TextReversal<>+0(SB), Z8, Z23
@@ -3609,12 +4378,12 @@ eight_rounds_left_78:
 	VAESENCLAST     Z31, Z3, Z3
 	VMOVDQU8        Z3, K2, 160(DI)
 	CMPQ            trailer+32(FP), $0x00
-	JE              no_trailer_79
+	JE              no_trailer_163
 	VMOVDQU64       Z3, (SP)
 	MOVBLZX         -160(SP)(DX*1), AX
 	MOVQ            AX, last+104(FP)
 
-no_trailer_79:
+no_trailer_163:
 	JMP finish
 
 whole_3:
@@ -3630,8 +4399,8 @@ whole_3:
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      96(SI), K3, Z10
 	CMPL            240(R8), $0x0c
-	JB              ten_rounds_81
-	JE              twelve_rounds_80
+	JB              ten_rounds_165
+	JE              twelve_rounds_164
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -3644,15 +4413,15 @@ whole_3:
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
-	JMP             ten_rounds_left_82
+	JMP             ten_rounds_left_166
 
-twelve_rounds_80:
+twelve_rounds_164:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 
-ten_rounds_left_82:
+ten_rounds_left_166:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -3661,15 +4430,15 @@ ten_rounds_left_82:
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
-	JMP             eight_rounds_left_83
+	JMP             eight_rounds_left_167
 
-ten_rounds_81:
+ten_rounds_165:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 
-eight_rounds_left_83:
+eight_rounds_left_167:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VPSHUFB         avx512TextReversal<>+0(SB), Z8, Z23
@@ -3741,12 +4510,12 @@ eight_rounds_left_83:
 	VAESENCLAST     Z30, Z2, Z2
 	VMOVDQU8        Z2, K2, 96(DI)
 	CMPQ            trailer+32(FP), $0x00
-	JE              no_trailer_84
+	JE              no_trailer_168
 	VMOVDQU64       Z2, (SP)
 	MOVBLZX         -96(SP)(DX*1), AX
 	MOVQ            AX, last+104(FP)
 
-no_trailer_84:
+no_trailer_168:
 	JMP finish
 
 short:
@@ -3777,8 +4546,8 @@ short:
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      32(SI), K3, Z9
 	CMPL            240(R8), $0x0c
-	JB              ten_rounds_86
-	JE              twelve_rounds_85
+	JB              ten_rounds_170
+	JE              twelve_rounds_169
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -3788,28 +4557,28 @@ short:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
-	JMP             ten_rounds_left_87
+	JMP             ten_rounds_left_171
 
-twelve_rounds_85:
+twelve_rounds_169:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 
-ten_rounds_left_87:
+ten_rounds_left_171:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
-	JMP             eight_rounds_left_88
+	JMP             eight_rounds_left_172
 
-ten_rounds_86:
+ten_rounds_170:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 
-eight_rounds_left_88:
+eight_rounds_left_172:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VPSHUFB         avx512TextReversal<>+0(SB), Z8, Z23
@@ -3865,12 +4634,12 @@ eight_rounds_left_88:
 	VAESENCLAST     Z29, Z1, Z1
 	VMOVDQU8        Z1, K2, 32(DI)
 	CMPQ            trailer+32(FP), $0x00
-	JE              no_trailer_89
+	JE              no_trailer_173
 	VMOVDQU64       Z1, (SP)
 	MOVBLZX         -32(SP)(DX*1), AX
 	MOVQ            AX, last+104(FP)
 
-no_trailer_89:
+no_trailer_173:
 	JMP finish
 
 whole_1:
@@ -3885,32 +4654,32 @@ whole_1:
 	VPXORQ          Z8, Z8, Z8
 	VINSERTI64X4    $0x01, Y22, Z8, Z8
 	CMPL            240(R8), $0x0c
-	JB              ten_rounds_91
-	JE              twelve_rounds_90
+	JB              ten_rounds_175
+	JE              twelve_rounds_174
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VBROADCASTI32X4 32(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z0, Z0
-	JMP             ten_rounds_left_92
+	JMP             ten_rounds_left_176
 
-twelve_rounds_90:
+twelve_rounds_174:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 
-ten_rounds_left_92:
+ten_rounds_left_176:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z0, Z0
-	JMP             eight_rounds_left_93
+	JMP             eight_rounds_left_177
 
-ten_rounds_91:
+ten_rounds_175:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 
-eight_rounds_left_93:
+eight_rounds_left_177:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VPSHUFB         avx512TextReversal<>+0(SB), Z8, Z23
@@ -3945,15 +4714,120 @@ eight_rounds_left_93:
 	VEXTRACTI64X4   $0x01, Z0, Y23
 	VMOVDQU8        Y23, K2, (DI)
 	CMPQ            trailer+32(FP), $0x00
-	JE              no_trailer_94
+	JE              no_trailer_178
 	VMOVDQU64       Y23, (SP)
 	MOVBLZX         (SP)(DX*1), AX
 	MOVQ            AX, last+104(FP)
 
-no_trailer_94:
+no_trailer_178:
 	JMP finish
 
 finish_long:
+	CMPQ s+88(FP), $0x00
+	JE   no_seam_179
+	CMPQ 352(SP), $0x00
+	JE   no_seam_179
+	LEAQ 96(SP), AX
+	MOVQ 352(SP), DX
+	MOVQ $0x00000000, 352(SP)
+	MOVQ 360(SP), DI
+	MOVQ 368(SP), R12
+
+move_out_180:
+	SUBQ R12, DX
+	CMPQ AX, DI
+	JE   moved_182
+	SUBQ $0x20, R12
+	JB   less_183
+	XORL CX, CX
+
+move_184:
+	VMOVDQU (AX)(CX*1), Y0
+	VMOVDQU Y0, (DI)(CX*1)
+	ADDQ    $0x20, CX
+	CMPQ    CX, R12
+	JB      move_184
+	VMOVDQU (AX)(R12*1), Y0
+	VMOVDQU Y0, (DI)(R12*1)
+	ADDQ    $0x20, R12
+	JMP     moved_182
+
+less_183:
+	ADDQ    $0x20, R12
+	CMPQ    R12, $0x10
+	JB      less_185
+	VMOVDQU (AX), X0
+	VMOVDQU X0, (DI)
+	VMOVDQU -16(AX)(R12*1), X0
+	VMOVDQU X0, -16(DI)(R12*1)
+	JMP     moved_182
+
+less_185:
+	CMPQ R12, $0x08
+	JB   less_186
+	MOVQ (AX), CX
+	MOVQ CX, (DI)
+	MOVQ -8(AX)(R12*1), CX
+	MOVQ CX, -8(DI)(R12*1)
+	JMP  moved_182
+
+less_186:
+	CMPQ R12, $0x04
+	JB   less_187
+	MOVL (AX), CX
+	MOVL CX, (DI)
+	MOVL -4(AX)(R12*1), CX
+	MOVL CX, -4(DI)(R12*1)
+	JMP  moved_182
+
+less_187:
+	CMPQ R12, $0x02
+	JB   less_188
+	MOVW (AX), CX
+	MOVW CX, (DI)
+	MOVW -2(AX)(R12*1), CX
+	MOVW CX, -2(DI)(R12*1)
+	JMP  moved_182
+
+less_188:
+	TESTQ R12, R12
+	JZ    moved_182
+	MOVB  (AX), CL
+	MOVB  CL, (DI)
+
+moved_182:
+	ADDQ  R12, AX
+	TESTQ DX, DX
+	JZ    moved_out_181
+	MOVQ  88(SP), R12
+	TESTQ R12, R12
+	JNZ   taken_190
+
+empty_189:
+	MOVQ    72(SP), R12
+	TESTQ   R12, R12
+	JZ      moved_out_181
+	MOVQ    64(SP), CX
+	ADDQ    $0x18, 64(SP)
+	CMPQ    R12, 8(CX)
+	CMOVQHI 8(CX), R12
+	SUBQ    R12, 72(SP)
+	MOVQ    (CX), CX
+	MOVQ    CX, 80(SP)
+	MOVQ    R12, 88(SP)
+	TESTQ   R12, R12
+	JZ      empty_189
+
+taken_190:
+	CMPQ    R12, DX
+	CMOVQHI DX, R12
+	MOVQ    80(SP), DI
+	ADDQ    R12, 80(SP)
+	SUBQ    R12, 88(SP)
+	JMP     move_out_180
+
+moved_out_181:
+no_seam_179:
 	VMOVQ       textBits+80(FP), X0
 	VMOVQ       adBits+72(FP), X1
 	VINSERTI128 $0x01, X1, Y0, Y0

@@ -29,7 +29,8 @@ package asm
 // both are 0. adBits and textBits are the lengths in bits.
 //
 // s is nil, and then this is all of the text, or describes where in a longer
-// text, or one that is not in one place, this call stands; see stream.
+// text this call stands, and the pieces that text is in behind the first size
+// bytes; see stream. Pieces are slices, only read, and so is the list of them.
 //
 // # Open
 //
@@ -170,7 +171,7 @@ func (k *Key) openText(dst, src *byte, size int, trailer uint64, n Nonce, ad AD)
 	return o == 1, byte(l)
 }
 
-// sealStream is one call of a seal that takes several, or several runs.
+// sealStream is one call of a seal that takes several, or has text in pieces.
 func (k *Key) sealStream(dst, src *byte, size, trailer uint64, n Nonce, ad AD, bits uint64, s *stream) {
 	switch k.backend {
 	case AESNI:
@@ -184,7 +185,7 @@ func (k *Key) sealStream(dst, src *byte, size, trailer uint64, n Nonce, ad AD, b
 	}
 }
 
-// openStream is one call of an open that takes several, or several runs.
+// openStream is one call of an open that takes several, or has text in pieces.
 func (k *Key) openStream(dst, src *byte, size, trailer uint64, n Nonce, ad AD, bits uint64, s *stream) (ok bool, last byte) {
 	var o, l uint64
 	switch k.backend {

@@ -17,11 +17,8 @@ const (
 	layoutSize       = 32
 	layoutCounter    = 40
 	layoutFinal      = 48
-	layoutNext       = 56
-	layoutEnd        = 64
-	layoutRunText    = 0
-	layoutRunSize    = 8
-	layoutRunLen     = 16
+	layoutPieces     = 56
+	layoutRest       = 64
 	shortPower       = 11
 	shortPad         = 3
 	longPower        = 65

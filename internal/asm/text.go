@@ -1,19 +1,21 @@
 package asm
 
-import "unsafe"
+import (
+	"encoding/binary"
+	"unsafe"
+)
 
 // maxCall is the number of bytes of text, give or take a batch, in one call of
 // a kernel. Nothing preempts a kernel, so a call must not be so long that it
 // delays the garbage collector: this is some 20 µs of the slowest one.
 const maxCall = 64 << 10
 
-// A stream is a text that takes more than one call of a kernel, or one that is
-// not in one place.
+// A stream is a text that takes more than one call of a kernel, or one in
+// pieces: those that a seal reads from, or an open writes to.
 //
-// Calls and runs end where a batch ends: batch 0 has firstBatch bytes of text,
-// every other one has batch bytes. Only the last run of the last call need not,
-// and it must not be less than a batch and the first of its call. The last
-// run of a seal may have less than 16 bytes only if there is text before it.
+// Calls end where a batch ends: batch 0 has firstBatch bytes of text, every
+// other one has batch bytes. Only the last call need not, and no call has less
+// than its first batch.
 type stream struct {
 	hash    [blockSize]byte // between calls: the hash so far
 	mask    [blockSize]byte // between calls: E(J₀)
@@ -21,17 +23,11 @@ type stream struct {
 	counter uint64          // of the block that this call begins with, 0 in the first call
 	final   uint64          // 1 in the last call, else 0
 
-	// The first run is an argument of the kernel. The others stand behind this
-	// struct, from next to end, offsets from its beginning: a pointer would
-	// send it to the heap.
-	next, end uint64
-}
-
-// A run is a part of a text that is in one place: for a seal, where text is
-// read from, for an open, where it goes.
-type run struct {
-	text *byte
-	size uint64
+	// The first run of text is an argument of the kernel. The rest of this
+	// call's text, in bytes, is in pieces, of which only as many are looked at
+	// as it takes.
+	pieces *[]byte
+	rest   uint64
 }
 
 // shape is the sizes of a backend's longest short text, and of its batches, in
@@ -87,87 +83,104 @@ const sealTrailer = 1 << 8
 //
 //go:noinline
 func (k *Key) sealLong(dst, src *byte, size int, trailer uint64, n Nonce, ad AD) {
-	var c calls
-	c.begin(k, dst, size+int(trailer>>8), n, ad)
-	c.trailer = trailer
-	c.add(src, size)
-	c.call(true)
+	bits := (uint64(size) + trailer>>8) * 8
+	c := calls{shape: &shapes[k.backend], total: size}
+	for c.next() {
+		t := uint64(0)
+		if c.final == 1 {
+			t = trailer
+			c.size += t >> 8
+		}
+		k.sealStream(offset(dst, c.begin), offset(src, c.begin), uint64(c.end-c.begin), t, n, ad, bits, &c.stream)
+	}
 }
 
 // SealSplit is Seal for a text of size bytes that begins with prefix bytes at
 // src and goes on at dst+prefix, where it is sealed in place.
-//
-// Whole batches are read from src. The rest, less than a batch, is moved to
-// its place.
 func (k *Key) SealSplit(dst, src *byte, prefix, size int, n Nonce, ad AD) {
-	k.prepare(size)
 	text, apart := unsafe.Slice(dst, size), unsafe.Slice(src, prefix)
-	seam := shapes[k.backend].down(prefix)
-	if seam < splitSize || size > maxCall {
-		seam = 0
+	if size > maxCall {
+		k.SealPieces(dst, size, [][]byte{apart, text[prefix:]}, n, ad)
+		return
 	}
-	copy(text[seam:], apart[seam:])
-	if seam == 0 {
+	if prefix < splitFrom[k.backend] {
+		copy(text, apart)
 		k.Seal(dst, dst, size, n, ad)
 		return
 	}
-	s := splitStream(size, seam, dst)
-	k.sealStream(dst, src, uint64(seam), 0, n, ad, uint64(size)*8, &s.stream)
-}
-
-// split is a stream of two runs and one call.
-type split struct {
-	stream
-	rest [1]run
-}
-
-// splitStream returns the stream for size bytes of text whose place is at text,
-// of which seam bytes are elsewhere.
-func splitStream(size, seam int, text *byte) (s split) {
-	s.size = uint64(size)
-	s.final = 1
-	s.next = uint64(unsafe.Offsetof(s.rest))
-	s.end = uint64(unsafe.Sizeof(s))
-	s.rest[0] = run{(*byte)(unsafe.Add(unsafe.Pointer(text), seam)), uint64(size - seam)}
-	return s
+	k.prepare(size)
+	rest := [1][]byte{text[prefix:]}
+	s := stream{size: uint64(size), final: 1, pieces: &rest[0], rest: uint64(size - prefix)}
+	k.sealStream(dst, src, uint64(prefix), 0, n, ad, uint64(size)*8, &s)
 }
 
 // SealPieces writes the ciphertext of pieces, size bytes together, and the tag
 // to dst. A piece may be in its place there; otherwise it must not overlap dst.
-//
-// Where a piece has whole batches they are read from it. The rest is moved to
-// its place in dst and sealed there: less than a batch on each side of a seam.
 func (k *Key) SealPieces(dst *byte, size int, pieces [][]byte, n Nonce, ad AD) {
-	text := unsafe.Slice(dst, size)
-	if size < gatherSize {
-		for _, p := range pieces {
-			if len(p) > 0 && &p[0] != &text[0] {
-				copy(text, p)
-			}
-			text = text[len(p):]
-		}
+	if size < copyBelow[k.backend] || len(pieces) > size/smallPiece {
+		gather(unsafe.Slice(dst, size), pieces, 0)
 		k.Seal(dst, dst, size, n, ad)
 		return
 	}
 	k.prepare(size)
-	var c calls
-	c.begin(k, dst, size, n, ad)
-	offset := 0
-	for _, p := range pieces {
-		place := text[offset : offset+len(p)]
-		if len(p) > 0 && &p[0] != &place[0] {
-			from, to := c.direct(offset, len(p))
-			copy(place[:from], p)
-			if from < to {
-				c.addPlace(offset+from, offset+to)
-				c.add(&p[from], to-from)
-			}
-			copy(place[to:], p[to:])
-		}
-		offset += len(p)
+	if size > maxCall {
+		k.sealMany(dst, size, pieces, n, ad)
+		return
 	}
-	c.addPlace(size, size)
-	c.call(true)
+	first := pieces[0]
+	s := stream{size: uint64(size), final: 1, pieces: unsafe.SliceData(pieces[1:]), rest: uint64(size - len(first))}
+	k.sealStream(dst, unsafe.SliceData(first), uint64(len(first)), 0, n, ad, uint64(size)*8, &s)
+}
+
+// sealMany is SealPieces for a text of more than one call.
+//
+//go:noinline
+func (k *Key) sealMany(dst *byte, size int, pieces [][]byte, nonce Nonce, ad AD) {
+	c := calls{shape: &shapes[k.backend], total: size, list: pieces}
+	for c.next() {
+		to, n := offset(dst, c.begin), c.end-c.begin
+		list, skip := c.take()
+		var src []byte
+		if len(list) > maxPieces {
+			src = unsafe.Slice(to, n)
+			gather(src, list, skip)
+		} else {
+			src = c.first(list, skip)
+		}
+		k.sealStream(to, &src[0], uint64(len(src)), 0, nonce, ad, uint64(size)*8, &c.stream)
+	}
+}
+
+// gather copies pieces to text, one after the other, until it is full. It
+// begins skip bytes into the first one. A piece may be in place.
+//
+// Short pieces do not take a call each: two loads, which may overlap, and two
+// stores.
+func gather(text []byte, pieces [][]byte, skip int) {
+	for _, p := range pieces {
+		p = p[skip:]
+		skip = 0
+		if len(p) > len(text) {
+			p = p[:len(text)]
+		}
+		switch n := len(p); {
+		case n > 16:
+			if &p[0] != &text[0] {
+				copy(text, p)
+			}
+		case n >= 8:
+			a, b := binary.LittleEndian.Uint64(p), binary.LittleEndian.Uint64(p[n-8:])
+			binary.LittleEndian.PutUint64(text, a)
+			binary.LittleEndian.PutUint64(text[n-8:], b)
+		case n >= 4:
+			a, b := binary.LittleEndian.Uint32(p), binary.LittleEndian.Uint32(p[n-4:])
+			binary.LittleEndian.PutUint32(text, a)
+			binary.LittleEndian.PutUint32(text[n-4:], b)
+		case n > 0:
+			text[0], text[n/2], text[n-1] = p[0], p[n/2], p[n-1]
+		}
+		text = text[len(p):]
+	}
 }
 
 // Open writes the plaintext of size bytes of ciphertext at src, behind which
@@ -189,84 +202,89 @@ func (k *Key) OpenTrailer(dst, src *byte, size int, n Nonce, ad AD) (ok bool, tr
 //
 //go:noinline
 func (k *Key) openLong(dst, src *byte, size int, trailer uint64, n Nonce, ad AD) (ok bool, last byte) {
-	var c calls
-	c.begin(k, src, size+int(trailer), n, ad)
-	c.opens = true
-	c.trailer = trailer
-	c.add(dst, size)
-	c.call(true)
-	return c.ok, c.last
+	bits := (uint64(size) + trailer) * 8
+	c := calls{shape: &shapes[k.backend], total: size}
+	for c.next() {
+		t := uint64(0)
+		if c.final == 1 {
+			t = trailer
+			c.size += t
+		}
+		ok, last = k.openStream(offset(dst, c.begin), offset(src, c.begin), uint64(c.end-c.begin), t, n, ad, bits, &c.stream)
+	}
+	return ok, last
 }
 
 // OpenSplit is Open for a plaintext of size bytes of which the first prefix
-// bytes go to dst, and the others replace their ciphertext.
-//
-// Whole batches go to dst at once. The rest, less than a batch, is opened where
-// it stands, moved if the tag is right, and erased there. If the tag is not
-// right all of dst and what is opened in place must be erased.
+// bytes go to dst, and the others replace their ciphertext. What stood where
+// plaintext went elsewhere is as it was, or zeros.
 func (k *Key) OpenSplit(dst, src *byte, prefix, size int, n Nonce, ad AD) (ok bool) {
-	k.prepare(size)
 	text, apart := unsafe.Slice(src, size), unsafe.Slice(dst, prefix)
-	seam := shapes[k.backend].down(prefix)
-	if seam < splitSize || size > maxCall {
-		seam = 0
+	if size > maxCall {
+		return k.OpenPieces([][]byte{apart, text[prefix:]}, src, size, n, ad)
+	}
+	if prefix < splitFrom[k.backend] {
 		ok = k.Open(src, src, size, n, ad)
-	} else {
-		s := splitStream(size, seam, src)
-		ok, _ = k.openStream(dst, src, uint64(seam), 0, n, ad, uint64(size)*8, &s.stream)
+		moveOut(apart, text[:prefix], ok)
+		return ok
 	}
-	if ok {
-		copy(apart[seam:], text[seam:])
-	}
-	clear(text[seam:prefix])
+	k.prepare(size)
+	rest := [1][]byte{text[prefix:]}
+	s := stream{size: uint64(size), final: 1, pieces: &rest[0], rest: uint64(size - prefix)}
+	ok, _ = k.openStream(dst, src, uint64(prefix), 0, n, ad, uint64(size)*8, &s)
 	return ok
 }
 
 // OpenPieces is Open for a plaintext that goes to pieces, size bytes together.
 // A piece may be where its ciphertext is; otherwise it must not overlap it.
 //
-// Where a piece has whole batches they are written to it. The rest is opened
-// where it stands, and moved when the tag is known to be right. What stood
-// where it was moved from, or would have been, is zeros in the end. If the tag
+// What stood where plaintext went elsewhere is as it was, or zeros. If the tag
 // is not right the pieces must be erased.
 func (k *Key) OpenPieces(pieces [][]byte, src *byte, size int, n Nonce, ad AD) (ok bool) {
-	text := unsafe.Slice(src, size)
-	if size < gatherSize {
+	if size < copyBelow[k.backend] || len(pieces) > size/smallPiece {
 		ok = k.Open(src, src, size, n, ad)
-		for _, p := range pieces {
-			moveOut(p, text[:len(p)], ok)
-			text = text[len(p):]
-		}
+		scatter(pieces, 0, unsafe.Slice(src, size), ok)
 		return ok
 	}
 	k.prepare(size)
-	var c calls
-	c.begin(k, src, size, n, ad)
-	c.opens = true
-	offset := 0
-	for _, p := range pieces {
-		if len(p) > 0 && &p[0] != &text[offset] {
-			if from, to := c.direct(offset, len(p)); from < to {
-				c.addPlace(offset+from, offset+to)
-				c.add(&p[from], to-from)
-			}
-		}
-		offset += len(p)
+	if size > maxCall {
+		return k.openMany(pieces, src, size, n, ad)
 	}
-	c.addPlace(size, size)
-	c.call(true)
+	first := pieces[0]
+	s := stream{size: uint64(size), final: 1, pieces: unsafe.SliceData(pieces[1:]), rest: uint64(size - len(first))}
+	ok, _ = k.openStream(unsafe.SliceData(first), src, uint64(len(first)), 0, n, ad, uint64(size)*8, &s)
+	return ok
+}
 
-	offset = 0
-	for _, p := range pieces {
-		place := text[offset : offset+len(p)]
-		if len(p) > 0 && &p[0] != &place[0] {
-			from, to := c.direct(offset, len(p))
-			moveOut(p[:from], place[:from], c.ok)
-			moveOut(p[to:], place[to:], c.ok)
+// openMany is OpenPieces for a text of more than one call.
+//
+//go:noinline
+func (k *Key) openMany(pieces [][]byte, src *byte, size int, nonce Nonce, ad AD) (ok bool) {
+	c := calls{shape: &shapes[k.backend], total: size, list: pieces}
+	for c.next() {
+		from, n := offset(src, c.begin), c.end-c.begin
+		list, skip := c.take()
+		if len(list) <= maxPieces {
+			dst := c.first(list, skip)
+			ok, _ = k.openStream(&dst[0], from, uint64(len(dst)), 0, nonce, ad, uint64(size)*8, &c.stream)
+			continue
 		}
-		offset += len(p)
+		ok, _ = k.openStream(from, from, uint64(n), 0, nonce, ad, uint64(size)*8, &c.stream)
+		scatter(list, skip, unsafe.Slice(from, n), true)
 	}
-	return c.ok
+	return ok
+}
+
+// scatter moves plaintext to pieces, to the first one behind skip, one after
+// the other, if it is verified. Where it is not in place it leaves zeros.
+func scatter(pieces [][]byte, skip int, text []byte, verified bool) {
+	for _, p := range pieces {
+		p = p[skip:]
+		skip = 0
+		n := min(len(p), len(text))
+		moveOut(p[:n], text[:n], verified)
+		text = text[n:]
+	}
 }
 
 // moveOut moves plaintext, which may stand where it goes, from place to p if
@@ -281,136 +299,89 @@ func moveOut(p, place []byte, verified bool) {
 	clear(place)
 }
 
-const (
-	// splitSize is the shortest prefix, in whole batches, that is sealed or
-	// opened where it is, if the rest is elsewhere, and gatherSize the shortest
-	// text that is if it is in pieces. Below them it is cheaper to move bytes
-	// than to have the kernel change from one place to another.
-	splitSize  = 1024
-	gatherSize = 4096
-)
-
-// calls turns a text, which may be in many places, into as many calls of a
-// kernel as it takes. The text has a place of its own, the output of a seal or
-// the input of an open, where what is not elsewhere is.
+// calls divides a text into calls of a kernel.
 type calls struct {
 	stream
-	list [maxRuns]run // behind stream, where kernels look
+	shape      *shape
+	total      int
+	begin, end int // of the next call, in the text
 
-	key     *Key
-	shape   *shape
-	text    *byte // the text's place
-	total   int   // its size
-	opens   bool
-	trailer uint64
-	nonce   Nonce
-	ad      AD
-
-	place  int // offset in the text behind the last part that is elsewhere
-	runs   int // in list
-	offset int // in the text, of the first of them
-	listed int // bytes in them
-
-	// The results of the last call of an open.
-	ok   bool
-	last byte
+	list [][]byte // pieces from begin on
+	skip int      // bytes of the first of them that are before begin
 }
 
-// maxRuns is the number of runs in one call: a seam takes two.
-const maxRuns = 5
-
-func (c *calls) begin(k *Key, text *byte, size int, n Nonce, ad AD) {
-	c.key, c.shape = k, &shapes[k.backend]
-	c.text, c.total = text, size
-	c.nonce, c.ad = n, ad
-}
-
-// direct returns the part of a piece of n bytes, which stands at offset in the
-// text, that a kernel can read or write elsewhere: whole batches, and the rest
-// of the last piece. from is to if there is none.
-func (c *calls) direct(offset, n int) (from, to int) {
-	from = c.shape.up(offset)
-	to = offset + n
-	if to != c.total {
-		to = c.shape.down(to)
-	}
-	if to-from < c.shape.batch {
-		return 0, 0
-	}
-	return from - offset, to - offset
-}
-
-// addPlace adds a run for what is in its place before from. What follows from
-// there up to to is elsewhere.
-func (c *calls) addPlace(from, to int) {
-	c.add((*byte)(unsafe.Add(unsafe.Pointer(c.text), c.place)), from-c.place)
-	c.place = to
-}
-
-// add appends a run.
-func (c *calls) add(text *byte, size int) {
-	if size == 0 {
-		return
-	}
-	if c.runs == maxRuns-1 || c.listed+size > maxCall {
-		text, size = c.addMany(text, size)
-	}
-	c.list[c.runs] = run{text, uint64(size)}
-	c.runs++
-	c.listed += size
-}
-
-// addMany makes calls until what it returns, the end of the run, can be
-// appended.
-func (c *calls) addMany(text *byte, size int) (*byte, int) {
-	// A run of less than a batch is the last one. It joins those before it,
-	// whatever their number and size.
-	for size >= c.shape.batch && (c.runs == maxRuns-1 || c.listed+size > maxCall) {
-		at := c.offset + c.listed
-		n := min(c.shape.down(c.offset+maxCall), at+size) - at
-		if c.runs < maxRuns-1 && n >= c.shape.batch {
-			if size-n < c.shape.batch {
-				return text, size
-			}
-			c.list[c.runs] = run{text, uint64(n)}
-			c.runs++
-			c.listed += n
-			text = (*byte)(unsafe.Add(unsafe.Pointer(text), n))
-			size -= n
+// next sets up the next call, if there is one, for a text in one place.
+func (c *calls) next() bool {
+	c.begin = c.end
+	if c.begin > 0 {
+		if c.begin == c.total {
+			return false
 		}
-		c.call(false)
+		c.counter = uint64(c.begin+notText) / blockSize // text begins with counter 2
 	}
-	return text, size
-}
-
-// call makes a call for the runs in the list and empties it. Only the last
-// call may have none.
-func (c *calls) call(final bool) {
-	s := &c.stream
-	first := c.list[0]
-	s.size = uint64(c.listed)
-	s.next = uint64(unsafe.Offsetof(c.list) + unsafe.Sizeof(first))
-	s.end = uint64(unsafe.Offsetof(c.list) + unsafe.Sizeof(first)*uintptr(c.runs))
-	trailer := uint64(0)
-	if final {
-		s.final = 1
-		if trailer = c.trailer; trailer != 0 {
-			s.size++
-		}
-	}
-	if c.offset > 0 {
-		// Text begins with counter 2.
-		s.counter = uint64(c.offset+notText) / blockSize
-	}
-	if final && c.offset == 0 && c.runs <= 1 {
-		s = nil // all there is
-	}
-	text := (*byte)(unsafe.Add(unsafe.Pointer(c.text), c.offset))
-	if c.opens {
-		c.ok, c.last = c.key.openStream(first.text, text, first.size, trailer, c.nonce, c.ad, uint64(c.total)*8, s)
+	c.end = c.total
+	if c.total-c.begin > maxCall+c.shape.batch {
+		c.end = c.shape.down(c.begin + maxCall)
 	} else {
-		c.key.sealStream(text, first.text, first.size, trailer, c.nonce, c.ad, uint64(c.total)*8, s)
+		c.final = 1
 	}
-	c.offset += c.listed
-	c.runs, c.listed = 0, 0
+	c.size = uint64(c.end - c.begin)
+	c.rest = 0
+	return true
 }
+
+// take steps over the pieces of the next call and returns them. The call's
+// text begins skip bytes into the first one, and may end within the last one.
+func (c *calls) take() (list [][]byte, skip int) {
+	// There is more text, so there is a piece that is not empty.
+	for c.skip == len(c.list[0]) {
+		c.list, c.skip = c.list[1:], 0
+	}
+	list, skip = c.list, c.skip
+	n := 0 // pieces that the call uses up, before one that it need not
+	for left := c.end - c.begin; ; n++ {
+		have := len(list[n]) - c.skip
+		if left <= have {
+			c.skip += left
+			break
+		}
+		left -= have
+		c.skip = 0
+	}
+	c.list = list[n:]
+	return list[:n+1], skip
+}
+
+// first returns the first run of the next call, whose pieces are list, and
+// leaves the others to the kernel.
+func (c *calls) first(list [][]byte, skip int) []byte {
+	n := c.end - c.begin
+	p := list[0][skip:]
+	p = p[:min(len(p), n)]
+	c.rest = uint64(n - len(p))
+	c.pieces = unsafe.SliceData(list[1:])
+	return p
+}
+
+// offset returns the address n bytes behind p, which must not be the end of
+// what is there: the collector does not suffer that.
+func offset(p *byte, n int) *byte { return (*byte)(unsafe.Add(unsafe.Pointer(p), n)) }
+
+const (
+	// smallPiece is the size of pieces, on average, below which all text is
+	// moved before it is sealed, or after it was opened.
+	smallPiece = 64
+
+	// maxPieces is the number of pieces that a kernel goes over in one call.
+	// They may be empty, so maxCall is no bound.
+	maxPieces = 2 * maxCall / smallPiece
+)
+
+// Thresholds of each backend; see docs/kernels.md.
+var (
+	// copyBelow is the size of text below which all pieces are moved.
+	copyBelow = [backends]int{AESNI: 256, VAES: 256, AVX512: 256}
+
+	// splitFrom is the size of a prefix from which on it is not moved.
+	splitFrom = [backends]int{AESNI: 256, VAES: 256, AVX512: 256}
+)

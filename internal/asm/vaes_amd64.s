@@ -860,7 +860,7 @@ block:
 
 // func vaesSeal(k *byte, dst *byte, src *byte, size uint64, trailer uint64, nonceLo uint64, nonceHi uint64, adLo uint64, adHi uint64, adBits uint64, textBits uint64, s *byte)
 // Requires: AVX, AVX2, CMOV, PCLMULQDQ, VAES, VPCLMULQDQ
-TEXT ·vaesSeal(SB), NOSPLIT, $128-96
+TEXT ·vaesSeal(SB), NOSPLIT, $160-96
 	LEAQ    56(SP), R9
 	ANDQ    $-64, R9
 	MOVQ    k+0(FP), R8
@@ -1066,16 +1066,197 @@ ten_rounds_2:
 second_batch:
 	CMPQ  DX, $0x00000100
 	JAE   second_batch_whole
-	MOVQ  s+88(FP), AX
-	TESTQ AX, AX
-	JZ    no_run_3
-	MOVQ  56(AX), R12
-	CMPQ  R12, 64(AX)
+	CMPQ  s+88(FP), $0x00
 	JE    no_run_3
-	ADDQ  $0x10, 56(AX)
-	MOVQ  (AX)(R12*1), SI
-	MOVQ  8(AX)(R12*1), DX
+	MOVQ  152(SP), R13
+	TESTQ R13, R13
+	JNZ   taken_6
+
+empty_5:
+	MOVQ    136(SP), R13
+	TESTQ   R13, R13
+	JZ      no_run_3
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
+	CMPQ    R13, 8(CX)
+	CMOVQHI 8(CX), R13
+	SUBQ    R13, 136(SP)
+	MOVQ    (CX), CX
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
+	TESTQ   R13, R13
+	JZ      empty_5
+
+taken_6:
+	TESTQ DX, DX
+	JNZ   seam_4
+	CMPQ  R13, $0x10
+	JB    seam_4
+	MOVQ  144(SP), SI
+	MOVQ  R13, DX
+	MOVQ  $0x00000000, 152(SP)
 	JMP   second_batch
+
+seam_4:
+	MOVQ DX, R13
+	CMPQ SI, DI
+	JE   moved_9
+	SUBQ $0x20, R13
+	JB   less_10
+	XORL CX, CX
+
+move_11:
+	VMOVDQU (SI)(CX*1), Y0
+	VMOVDQU Y0, (DI)(CX*1)
+	ADDQ    $0x20, CX
+	CMPQ    CX, R13
+	JB      move_11
+	VMOVDQU (SI)(R13*1), Y0
+	VMOVDQU Y0, (DI)(R13*1)
+	ADDQ    $0x20, R13
+	JMP     moved_9
+
+less_10:
+	ADDQ    $0x20, R13
+	CMPQ    R13, $0x10
+	JB      less_12
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (DI)
+	VMOVDQU -16(SI)(R13*1), X0
+	VMOVDQU X0, -16(DI)(R13*1)
+	JMP     moved_9
+
+less_12:
+	CMPQ R13, $0x08
+	JB   less_13
+	MOVQ (SI), CX
+	MOVQ CX, (DI)
+	MOVQ -8(SI)(R13*1), CX
+	MOVQ CX, -8(DI)(R13*1)
+	JMP  moved_9
+
+less_13:
+	CMPQ R13, $0x04
+	JB   less_14
+	MOVL (SI), CX
+	MOVL CX, (DI)
+	MOVL -4(SI)(R13*1), CX
+	MOVL CX, -4(DI)(R13*1)
+	JMP  moved_9
+
+less_14:
+	CMPQ R13, $0x02
+	JB   less_15
+	MOVW (SI), CX
+	MOVW CX, (DI)
+	MOVW -2(SI)(R13*1), CX
+	MOVW CX, -2(DI)(R13*1)
+	JMP  moved_9
+
+less_15:
+	TESTQ R13, R13
+	JZ    moved_9
+	MOVB  (SI), CL
+	MOVB  CL, (DI)
+
+moved_9:
+fill_7:
+	MOVQ  152(SP), R13
+	TESTQ R13, R13
+	JNZ   taken_17
+
+empty_16:
+	MOVQ    136(SP), R13
+	TESTQ   R13, R13
+	JZ      filled_8
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
+	CMPQ    R13, 8(CX)
+	CMOVQHI 8(CX), R13
+	SUBQ    R13, 136(SP)
+	MOVQ    (CX), CX
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
+	TESTQ   R13, R13
+	JZ      empty_16
+
+taken_17:
+	MOVL    $0x00000100, CX
+	SUBQ    DX, CX
+	CMPQ    R13, CX
+	CMOVQHI CX, R13
+	MOVQ    144(SP), SI
+	ADDQ    R13, 144(SP)
+	SUBQ    R13, 152(SP)
+	LEAQ    (DI)(DX*1), AX
+	ADDQ    R13, DX
+	CMPQ    SI, AX
+	JE      moved_18
+	SUBQ    $0x20, R13
+	JB      less_19
+	XORL    CX, CX
+
+move_20:
+	VMOVDQU (SI)(CX*1), Y0
+	VMOVDQU Y0, (AX)(CX*1)
+	ADDQ    $0x20, CX
+	CMPQ    CX, R13
+	JB      move_20
+	VMOVDQU (SI)(R13*1), Y0
+	VMOVDQU Y0, (AX)(R13*1)
+	ADDQ    $0x20, R13
+	JMP     moved_18
+
+less_19:
+	ADDQ    $0x20, R13
+	CMPQ    R13, $0x10
+	JB      less_21
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (AX)
+	VMOVDQU -16(SI)(R13*1), X0
+	VMOVDQU X0, -16(AX)(R13*1)
+	JMP     moved_18
+
+less_21:
+	CMPQ R13, $0x08
+	JB   less_22
+	MOVQ (SI), CX
+	MOVQ CX, (AX)
+	MOVQ -8(SI)(R13*1), CX
+	MOVQ CX, -8(AX)(R13*1)
+	JMP  moved_18
+
+less_22:
+	CMPQ R13, $0x04
+	JB   less_23
+	MOVL (SI), CX
+	MOVL CX, (AX)
+	MOVL -4(SI)(R13*1), CX
+	MOVL CX, -4(AX)(R13*1)
+	JMP  moved_18
+
+less_23:
+	CMPQ R13, $0x02
+	JB   less_24
+	MOVW (SI), CX
+	MOVW CX, (AX)
+	MOVW -2(SI)(R13*1), CX
+	MOVW CX, -2(AX)(R13*1)
+	JMP  moved_18
+
+less_24:
+	TESTQ R13, R13
+	JZ    moved_18
+	MOVB  (SI), CL
+	MOVB  CL, (AX)
+
+moved_18:
+	CMPQ DX, $0x00000100
+	JB   fill_7
+
+filled_8:
+	MOVQ DI, SI
+	JMP  second_batch
 
 no_run_3:
 	JMP rest
@@ -1097,8 +1278,8 @@ second_batch_whole:
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	VPXOR          vaesIndex<>+224(SB), Y8, Y7
 	CMPL           240(R8), $0x0c
-	JB             ten_rounds_5
-	JE             twelve_rounds_4
+	JB             ten_rounds_26
+	JE             twelve_rounds_25
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -1118,7 +1299,7 @@ second_batch_whole:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-twelve_rounds_4:
+twelve_rounds_25:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -1138,7 +1319,7 @@ twelve_rounds_4:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-ten_rounds_5:
+ten_rounds_26:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -1318,7 +1499,7 @@ ten_rounds_5:
 	ADDQ           $0x00000100, BX
 	SUBQ           $0x00000010, R10
 	CMPQ           BX, 120(SP)
-	JNE            within_group_6
+	JNE            within_group_27
 	VPXOR          Y11, Y9, Y15
 	VPXOR          Y15, Y10, Y10
 	VEXTRACTI128   $0x01, Y9, X15
@@ -1349,7 +1530,7 @@ ten_rounds_5:
 	VPCLMULQDQ     $0x11, (BX), X12, X11
 	VPCLMULQDQ     $0x00, 1088(BX), X14, X10
 
-within_group_6:
+within_group_27:
 next:
 	CMPQ    DX, $0x00000100
 	JB      run_end
@@ -1372,8 +1553,8 @@ batch:
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	VPXOR          vaesIndex<>+224(SB), Y8, Y7
 	CMPL           240(R8), $0x0c
-	JB             ten_rounds_8
-	JE             twelve_rounds_7
+	JB             ten_rounds_29
+	JE             twelve_rounds_28
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -1393,7 +1574,7 @@ batch:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-twelve_rounds_7:
+twelve_rounds_28:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -1413,7 +1594,7 @@ twelve_rounds_7:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-ten_rounds_8:
+ten_rounds_29:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        -256(DI), Y12
@@ -1602,7 +1783,7 @@ ten_rounds_8:
 	ADDQ           $0x00000100, BX
 	SUBQ           $0x00000010, R10
 	CMPQ           BX, 120(SP)
-	JNE            within_group_9
+	JNE            within_group_30
 	VPXOR          Y11, Y9, Y15
 	VPXOR          Y15, Y10, Y10
 	VEXTRACTI128   $0x01, Y9, X15
@@ -1633,23 +1814,204 @@ ten_rounds_8:
 	VPCLMULQDQ     $0x11, (BX), X12, X11
 	VPCLMULQDQ     $0x00, 1088(BX), X14, X10
 
-within_group_9:
+within_group_30:
 	CMPQ DX, $0x00000100
 	JAE  batch
 
 run_end:
-	MOVQ  s+88(FP), AX
-	TESTQ AX, AX
-	JZ    no_run_10
-	MOVQ  56(AX), R12
-	CMPQ  R12, 64(AX)
-	JE    no_run_10
-	ADDQ  $0x10, 56(AX)
-	MOVQ  (AX)(R12*1), SI
-	MOVQ  8(AX)(R12*1), DX
+	CMPQ  s+88(FP), $0x00
+	JE    no_run_31
+	MOVQ  152(SP), R13
+	TESTQ R13, R13
+	JNZ   taken_34
+
+empty_33:
+	MOVQ    136(SP), R13
+	TESTQ   R13, R13
+	JZ      no_run_31
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
+	CMPQ    R13, 8(CX)
+	CMOVQHI 8(CX), R13
+	SUBQ    R13, 136(SP)
+	MOVQ    (CX), CX
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
+	TESTQ   R13, R13
+	JZ      empty_33
+
+taken_34:
+	TESTQ DX, DX
+	JNZ   seam_32
+	CMPQ  R13, $0x10
+	JB    seam_32
+	MOVQ  144(SP), SI
+	MOVQ  R13, DX
+	MOVQ  $0x00000000, 152(SP)
 	JMP   next
 
-no_run_10:
+seam_32:
+	MOVQ DX, R13
+	CMPQ SI, DI
+	JE   moved_37
+	SUBQ $0x20, R13
+	JB   less_38
+	XORL CX, CX
+
+move_39:
+	VMOVDQU (SI)(CX*1), Y0
+	VMOVDQU Y0, (DI)(CX*1)
+	ADDQ    $0x20, CX
+	CMPQ    CX, R13
+	JB      move_39
+	VMOVDQU (SI)(R13*1), Y0
+	VMOVDQU Y0, (DI)(R13*1)
+	ADDQ    $0x20, R13
+	JMP     moved_37
+
+less_38:
+	ADDQ    $0x20, R13
+	CMPQ    R13, $0x10
+	JB      less_40
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (DI)
+	VMOVDQU -16(SI)(R13*1), X0
+	VMOVDQU X0, -16(DI)(R13*1)
+	JMP     moved_37
+
+less_40:
+	CMPQ R13, $0x08
+	JB   less_41
+	MOVQ (SI), CX
+	MOVQ CX, (DI)
+	MOVQ -8(SI)(R13*1), CX
+	MOVQ CX, -8(DI)(R13*1)
+	JMP  moved_37
+
+less_41:
+	CMPQ R13, $0x04
+	JB   less_42
+	MOVL (SI), CX
+	MOVL CX, (DI)
+	MOVL -4(SI)(R13*1), CX
+	MOVL CX, -4(DI)(R13*1)
+	JMP  moved_37
+
+less_42:
+	CMPQ R13, $0x02
+	JB   less_43
+	MOVW (SI), CX
+	MOVW CX, (DI)
+	MOVW -2(SI)(R13*1), CX
+	MOVW CX, -2(DI)(R13*1)
+	JMP  moved_37
+
+less_43:
+	TESTQ R13, R13
+	JZ    moved_37
+	MOVB  (SI), CL
+	MOVB  CL, (DI)
+
+moved_37:
+fill_35:
+	MOVQ  152(SP), R13
+	TESTQ R13, R13
+	JNZ   taken_45
+
+empty_44:
+	MOVQ    136(SP), R13
+	TESTQ   R13, R13
+	JZ      filled_36
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
+	CMPQ    R13, 8(CX)
+	CMOVQHI 8(CX), R13
+	SUBQ    R13, 136(SP)
+	MOVQ    (CX), CX
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
+	TESTQ   R13, R13
+	JZ      empty_44
+
+taken_45:
+	MOVL    $0x00000100, CX
+	SUBQ    DX, CX
+	CMPQ    R13, CX
+	CMOVQHI CX, R13
+	MOVQ    144(SP), SI
+	ADDQ    R13, 144(SP)
+	SUBQ    R13, 152(SP)
+	LEAQ    (DI)(DX*1), AX
+	ADDQ    R13, DX
+	CMPQ    SI, AX
+	JE      moved_46
+	SUBQ    $0x20, R13
+	JB      less_47
+	XORL    CX, CX
+
+move_48:
+	VMOVDQU (SI)(CX*1), Y0
+	VMOVDQU Y0, (AX)(CX*1)
+	ADDQ    $0x20, CX
+	CMPQ    CX, R13
+	JB      move_48
+	VMOVDQU (SI)(R13*1), Y0
+	VMOVDQU Y0, (AX)(R13*1)
+	ADDQ    $0x20, R13
+	JMP     moved_46
+
+less_47:
+	ADDQ    $0x20, R13
+	CMPQ    R13, $0x10
+	JB      less_49
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (AX)
+	VMOVDQU -16(SI)(R13*1), X0
+	VMOVDQU X0, -16(AX)(R13*1)
+	JMP     moved_46
+
+less_49:
+	CMPQ R13, $0x08
+	JB   less_50
+	MOVQ (SI), CX
+	MOVQ CX, (AX)
+	MOVQ -8(SI)(R13*1), CX
+	MOVQ CX, -8(AX)(R13*1)
+	JMP  moved_46
+
+less_50:
+	CMPQ R13, $0x04
+	JB   less_51
+	MOVL (SI), CX
+	MOVL CX, (AX)
+	MOVL -4(SI)(R13*1), CX
+	MOVL CX, -4(AX)(R13*1)
+	JMP  moved_46
+
+less_51:
+	CMPQ R13, $0x02
+	JB   less_52
+	MOVW (SI), CX
+	MOVW CX, (AX)
+	MOVW -2(SI)(R13*1), CX
+	MOVW CX, -2(AX)(R13*1)
+	JMP  moved_46
+
+less_52:
+	TESTQ R13, R13
+	JZ    moved_46
+	MOVB  (SI), CL
+	MOVB  CL, (AX)
+
+moved_46:
+	CMPQ DX, $0x00000100
+	JB   fill_35
+
+filled_36:
+	MOVQ DI, SI
+	JMP  next
+
+no_run_31:
 	VMOVDQU    -256(DI), Y12
 	VPSHUFB    vaesReversal<>+0(SB), Y12, Y12
 	VPSHUFD    $0x4e, Y12, Y14
@@ -1682,47 +2044,47 @@ rest:
 	VPSHUFB     16(R10), X13, X13
 	VPXOR       X13, X12, X12
 	TESTB       $0x10, AL
-	JZ          alone_11
+	JZ          alone_53
 	VMOVDQU     -16(SI)(AX*1), X13
 	VINSERTI128 $0x01, X12, Y13, Y12
 
-alone_11:
+alone_53:
 	VMOVDQU Y12, 32(R9)
 	CMPQ    R12, $0x00000080
-	JHI     upper_half_12
+	JHI     upper_half_54
 	CMPQ    R12, $0x00000040
-	JHI     upper_half_13
+	JHI     upper_half_55
 	CMPQ    R12, $0x00000020
-	JHI     upper_half_14
+	JHI     upper_half_56
 	JMP     rest_1
 
-upper_half_14:
+upper_half_56:
 	JMP rest_2
 
-upper_half_13:
+upper_half_55:
 	CMPQ R12, $0x00000060
-	JHI  upper_half_15
+	JHI  upper_half_57
 	JMP  rest_3
 
-upper_half_15:
+upper_half_57:
 	JMP rest_4
 
-upper_half_12:
+upper_half_54:
 	CMPQ R12, $0x000000c0
-	JHI  upper_half_16
+	JHI  upper_half_58
 	CMPQ R12, $0x000000a0
-	JHI  upper_half_17
+	JHI  upper_half_59
 	JMP  rest_5
 
-upper_half_17:
+upper_half_59:
 	JMP rest_6
 
-upper_half_16:
+upper_half_58:
 	CMPQ R12, $0x000000e0
-	JHI  upper_half_18
+	JHI  upper_half_60
 	JMP  rest_7
 
-upper_half_18:
+upper_half_60:
 	JMP rest_8
 
 rest_1:
@@ -1735,20 +2097,20 @@ rest_1:
 	ADDL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
 	CMPL           240(R8), $0x0c
-	JB             ten_rounds_20
-	JE             twelve_rounds_19
+	JB             ten_rounds_62
+	JE             twelve_rounds_61
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VBROADCASTI128 32(R8), Y8
 	VAESENC        Y8, Y0, Y0
 
-twelve_rounds_19:
+twelve_rounds_61:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VBROADCASTI128 64(R8), Y8
 	VAESENC        Y8, Y0, Y0
 
-ten_rounds_20:
+ten_rounds_62:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        -224(DI), Y12
@@ -1841,10 +2203,10 @@ ten_rounds_20:
 	VMOVDQU        X0, (DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_21
+	JZ             alone_63
 	VEXTRACTI128   $0x01, Y0, 16(DI)
 
-alone_21:
+alone_63:
 	LEAQ       vaesKeep<>+0(SB), AX
 	SUBQ       R12, AX
 	VPAND      32(AX), Y0, Y0
@@ -1870,8 +2232,8 @@ rest_2:
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
 	CMPL           240(R8), $0x0c
-	JB             ten_rounds_23
-	JE             twelve_rounds_22
+	JB             ten_rounds_65
+	JE             twelve_rounds_64
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -1879,7 +2241,7 @@ rest_2:
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
 
-twelve_rounds_22:
+twelve_rounds_64:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -1887,7 +2249,7 @@ twelve_rounds_22:
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
 
-ten_rounds_23:
+ten_rounds_65:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        -224(DI), Y12
@@ -1992,10 +2354,10 @@ ten_rounds_23:
 	VMOVDQU        X1, 32(DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_24
+	JZ             alone_66
 	VEXTRACTI128   $0x01, Y1, 48(DI)
 
-alone_24:
+alone_66:
 	LEAQ        vaesKeep<>+0(SB), AX
 	SUBQ        R12, AX
 	VPAND       64(AX), Y1, Y1
@@ -2030,8 +2392,8 @@ rest_3:
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
 	CMPL           240(R8), $0x0c
-	JB             ten_rounds_26
-	JE             twelve_rounds_25
+	JB             ten_rounds_68
+	JE             twelve_rounds_67
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -2041,7 +2403,7 @@ rest_3:
 	VAESENC        Y8, Y1, Y1
 	VAESENC        Y8, Y2, Y2
 
-twelve_rounds_25:
+twelve_rounds_67:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -2051,7 +2413,7 @@ twelve_rounds_25:
 	VAESENC        Y8, Y1, Y1
 	VAESENC        Y8, Y2, Y2
 
-ten_rounds_26:
+ten_rounds_68:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        -224(DI), Y12
@@ -2168,10 +2530,10 @@ ten_rounds_26:
 	VMOVDQU        X2, 64(DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_27
+	JZ             alone_69
 	VEXTRACTI128   $0x01, Y2, 80(DI)
 
-alone_27:
+alone_69:
 	LEAQ        vaesKeep<>+0(SB), AX
 	SUBQ        R12, AX
 	VPAND       96(AX), Y2, Y2
@@ -2216,8 +2578,8 @@ rest_4:
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
 	CMPL           240(R8), $0x0c
-	JB             ten_rounds_29
-	JE             twelve_rounds_28
+	JB             ten_rounds_71
+	JE             twelve_rounds_70
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -2229,7 +2591,7 @@ rest_4:
 	VAESENC        Y8, Y2, Y2
 	VAESENC        Y8, Y3, Y3
 
-twelve_rounds_28:
+twelve_rounds_70:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -2241,7 +2603,7 @@ twelve_rounds_28:
 	VAESENC        Y8, Y2, Y2
 	VAESENC        Y8, Y3, Y3
 
-ten_rounds_29:
+ten_rounds_71:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        -224(DI), Y12
@@ -2370,10 +2732,10 @@ ten_rounds_29:
 	VMOVDQU        X3, 96(DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_30
+	JZ             alone_72
 	VEXTRACTI128   $0x01, Y3, 112(DI)
 
-alone_30:
+alone_72:
 	LEAQ        vaesKeep<>+0(SB), AX
 	SUBQ        R12, AX
 	VPAND       128(AX), Y3, Y3
@@ -2427,8 +2789,8 @@ rest_5:
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
 	CMPL           240(R8), $0x0c
-	JB             ten_rounds_32
-	JE             twelve_rounds_31
+	JB             ten_rounds_74
+	JE             twelve_rounds_73
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -2442,7 +2804,7 @@ rest_5:
 	VAESENC        Y8, Y3, Y3
 	VAESENC        Y8, Y4, Y4
 
-twelve_rounds_31:
+twelve_rounds_73:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -2456,7 +2818,7 @@ twelve_rounds_31:
 	VAESENC        Y8, Y3, Y3
 	VAESENC        Y8, Y4, Y4
 
-ten_rounds_32:
+ten_rounds_74:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        -224(DI), Y12
@@ -2597,10 +2959,10 @@ ten_rounds_32:
 	VMOVDQU        X4, 128(DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_33
+	JZ             alone_75
 	VEXTRACTI128   $0x01, Y4, 144(DI)
 
-alone_33:
+alone_75:
 	LEAQ        vaesKeep<>+0(SB), AX
 	SUBQ        R12, AX
 	VPAND       160(AX), Y4, Y4
@@ -2664,8 +3026,8 @@ rest_6:
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	CMPL           240(R8), $0x0c
-	JB             ten_rounds_35
-	JE             twelve_rounds_34
+	JB             ten_rounds_77
+	JE             twelve_rounds_76
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -2681,7 +3043,7 @@ rest_6:
 	VAESENC        Y8, Y4, Y4
 	VAESENC        Y8, Y5, Y5
 
-twelve_rounds_34:
+twelve_rounds_76:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -2697,7 +3059,7 @@ twelve_rounds_34:
 	VAESENC        Y8, Y4, Y4
 	VAESENC        Y8, Y5, Y5
 
-ten_rounds_35:
+ten_rounds_77:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        -224(DI), Y12
@@ -2850,10 +3212,10 @@ ten_rounds_35:
 	VMOVDQU        X5, 160(DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_36
+	JZ             alone_78
 	VEXTRACTI128   $0x01, Y5, 176(DI)
 
-alone_36:
+alone_78:
 	LEAQ        vaesKeep<>+0(SB), AX
 	SUBQ        R12, AX
 	VPAND       192(AX), Y5, Y5
@@ -2926,8 +3288,8 @@ rest_7:
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	CMPL           240(R8), $0x0c
-	JB             ten_rounds_38
-	JE             twelve_rounds_37
+	JB             ten_rounds_80
+	JE             twelve_rounds_79
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -2945,7 +3307,7 @@ rest_7:
 	VAESENC        Y8, Y5, Y5
 	VAESENC        Y8, Y6, Y6
 
-twelve_rounds_37:
+twelve_rounds_79:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -2963,7 +3325,7 @@ twelve_rounds_37:
 	VAESENC        Y8, Y5, Y5
 	VAESENC        Y8, Y6, Y6
 
-ten_rounds_38:
+ten_rounds_80:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        -224(DI), Y12
@@ -3128,10 +3490,10 @@ ten_rounds_38:
 	VMOVDQU        X6, 192(DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_39
+	JZ             alone_81
 	VEXTRACTI128   $0x01, Y6, 208(DI)
 
-alone_39:
+alone_81:
 	LEAQ        vaesKeep<>+0(SB), AX
 	SUBQ        R12, AX
 	VPAND       224(AX), Y6, Y6
@@ -3214,8 +3576,8 @@ rest_8:
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	VPXOR          vaesIndex<>+224(SB), Y8, Y7
 	CMPL           240(R8), $0x0c
-	JB             ten_rounds_41
-	JE             twelve_rounds_40
+	JB             ten_rounds_83
+	JE             twelve_rounds_82
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -3235,7 +3597,7 @@ rest_8:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-twelve_rounds_40:
+twelve_rounds_82:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -3255,7 +3617,7 @@ twelve_rounds_40:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-ten_rounds_41:
+ten_rounds_83:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -3432,10 +3794,10 @@ ten_rounds_41:
 	VMOVDQU        X7, 224(DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_42
+	JZ             alone_84
 	VEXTRACTI128   $0x01, Y7, 240(DI)
 
-alone_42:
+alone_84:
 	LEAQ        vaesKeep<>+0(SB), AX
 	SUBQ        R12, AX
 	VPAND       256(AX), Y7, Y7
@@ -3606,6 +3968,12 @@ rest_0:
 	RET
 
 stream:
+	MOVQ 56(AX), CX
+	MOVQ CX, 128(SP)
+	MOVQ 64(AX), CX
+	MOVQ CX, 136(SP)
+	XORL CX, CX
+	MOVQ CX, 152(SP)
 	MOVQ 32(AX), R10
 	ADDQ $0x0f, R10
 	SHRQ $0x04, R10
@@ -3613,28 +3981,350 @@ stream:
 	CMPL 40(AX), $0x00
 	JNE  continue
 	ADDQ $0x02, R10
+	CMPQ DX, $0x000000e0
+	JAE  first_batch
+	MOVQ DX, R13
+	CMPQ SI, DI
+	JE   moved_87
+	SUBQ $0x20, R13
+	JB   less_88
+	XORL CX, CX
+
+move_89:
+	VMOVDQU (SI)(CX*1), Y0
+	VMOVDQU Y0, (DI)(CX*1)
+	ADDQ    $0x20, CX
+	CMPQ    CX, R13
+	JB      move_89
+	VMOVDQU (SI)(R13*1), Y0
+	VMOVDQU Y0, (DI)(R13*1)
+	ADDQ    $0x20, R13
+	JMP     moved_87
+
+less_88:
+	ADDQ    $0x20, R13
+	CMPQ    R13, $0x10
+	JB      less_90
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (DI)
+	VMOVDQU -16(SI)(R13*1), X0
+	VMOVDQU X0, -16(DI)(R13*1)
+	JMP     moved_87
+
+less_90:
+	CMPQ R13, $0x08
+	JB   less_91
+	MOVQ (SI), CX
+	MOVQ CX, (DI)
+	MOVQ -8(SI)(R13*1), CX
+	MOVQ CX, -8(DI)(R13*1)
+	JMP  moved_87
+
+less_91:
+	CMPQ R13, $0x04
+	JB   less_92
+	MOVL (SI), CX
+	MOVL CX, (DI)
+	MOVL -4(SI)(R13*1), CX
+	MOVL CX, -4(DI)(R13*1)
+	JMP  moved_87
+
+less_92:
+	CMPQ R13, $0x02
+	JB   less_93
+	MOVW (SI), CX
+	MOVW CX, (DI)
+	MOVW -2(SI)(R13*1), CX
+	MOVW CX, -2(DI)(R13*1)
+	JMP  moved_87
+
+less_93:
+	TESTQ R13, R13
+	JZ    moved_87
+	MOVB  (SI), CL
+	MOVB  CL, (DI)
+
+moved_87:
+fill_85:
+	MOVQ  152(SP), R13
+	TESTQ R13, R13
+	JNZ   taken_95
+
+empty_94:
+	MOVQ    136(SP), R13
+	TESTQ   R13, R13
+	JZ      filled_86
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
+	CMPQ    R13, 8(CX)
+	CMOVQHI 8(CX), R13
+	SUBQ    R13, 136(SP)
+	MOVQ    (CX), CX
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
+	TESTQ   R13, R13
+	JZ      empty_94
+
+taken_95:
+	MOVL    $0x000000e0, CX
+	SUBQ    DX, CX
+	CMPQ    R13, CX
+	CMOVQHI CX, R13
+	MOVQ    144(SP), SI
+	ADDQ    R13, 144(SP)
+	SUBQ    R13, 152(SP)
+	LEAQ    (DI)(DX*1), AX
+	ADDQ    R13, DX
+	CMPQ    SI, AX
+	JE      moved_96
+	SUBQ    $0x20, R13
+	JB      less_97
+	XORL    CX, CX
+
+move_98:
+	VMOVDQU (SI)(CX*1), Y0
+	VMOVDQU Y0, (AX)(CX*1)
+	ADDQ    $0x20, CX
+	CMPQ    CX, R13
+	JB      move_98
+	VMOVDQU (SI)(R13*1), Y0
+	VMOVDQU Y0, (AX)(R13*1)
+	ADDQ    $0x20, R13
+	JMP     moved_96
+
+less_97:
+	ADDQ    $0x20, R13
+	CMPQ    R13, $0x10
+	JB      less_99
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (AX)
+	VMOVDQU -16(SI)(R13*1), X0
+	VMOVDQU X0, -16(AX)(R13*1)
+	JMP     moved_96
+
+less_99:
+	CMPQ R13, $0x08
+	JB   less_100
+	MOVQ (SI), CX
+	MOVQ CX, (AX)
+	MOVQ -8(SI)(R13*1), CX
+	MOVQ CX, -8(AX)(R13*1)
+	JMP  moved_96
+
+less_100:
+	CMPQ R13, $0x04
+	JB   less_101
+	MOVL (SI), CX
+	MOVL CX, (AX)
+	MOVL -4(SI)(R13*1), CX
+	MOVL CX, -4(AX)(R13*1)
+	JMP  moved_96
+
+less_101:
+	CMPQ R13, $0x02
+	JB   less_102
+	MOVW (SI), CX
+	MOVW CX, (AX)
+	MOVW -2(SI)(R13*1), CX
+	MOVW CX, -2(AX)(R13*1)
+	JMP  moved_96
+
+less_102:
+	TESTQ R13, R13
+	JZ    moved_96
+	MOVB  (SI), CL
+	MOVB  CL, (AX)
+
+moved_96:
+	CMPQ DX, $0x000000e0
+	JB   fill_85
+
+filled_86:
+	MOVQ DI, SI
 	JMP  first_batch
 
 continue:
-	MOVL           40(AX), R11
-	VMOVDQU        16(AX), X12
-	VMOVDQU        X12, 16(R9)
-	VMOVDQU        (AX), X13
-	MOVQ           248(R8), BX
-	ADDQ           $0x00000410, BX
-	MOVQ           BX, 120(SP)
-	MOVQ           R10, AX
-	SHLQ           $0x04, AX
-	MOVQ           120(SP), BX
-	MOVL           $0x00000300, CX
-	CMPQ           R10, $0x00000041
-	CMOVQHI        CX, AX
-	SUBQ           AX, BX
-	VPSHUFD        $0x4e, X13, X14
-	VPXOR          X13, X14, X14
-	VPCLMULQDQ     $0x00, (BX), X13, X9
-	VPCLMULQDQ     $0x11, (BX), X13, X11
-	VPCLMULQDQ     $0x00, 1088(BX), X14, X10
+	MOVL       40(AX), R11
+	VMOVDQU    16(AX), X12
+	VMOVDQU    X12, 16(R9)
+	VMOVDQU    (AX), X13
+	MOVQ       248(R8), BX
+	ADDQ       $0x00000410, BX
+	MOVQ       BX, 120(SP)
+	MOVQ       R10, AX
+	SHLQ       $0x04, AX
+	MOVQ       120(SP), BX
+	MOVL       $0x00000300, CX
+	CMPQ       R10, $0x00000041
+	CMOVQHI    CX, AX
+	SUBQ       AX, BX
+	VPSHUFD    $0x4e, X13, X14
+	VPXOR      X13, X14, X14
+	VPCLMULQDQ $0x00, (BX), X13, X9
+	VPCLMULQDQ $0x11, (BX), X13, X11
+	VPCLMULQDQ $0x00, 1088(BX), X14, X10
+	CMPQ       DX, $0x00000100
+	JAE        continue_whole
+	MOVQ       DX, R13
+	CMPQ       SI, DI
+	JE         moved_105
+	SUBQ       $0x20, R13
+	JB         less_106
+	XORL       CX, CX
+
+move_107:
+	VMOVDQU (SI)(CX*1), Y0
+	VMOVDQU Y0, (DI)(CX*1)
+	ADDQ    $0x20, CX
+	CMPQ    CX, R13
+	JB      move_107
+	VMOVDQU (SI)(R13*1), Y0
+	VMOVDQU Y0, (DI)(R13*1)
+	ADDQ    $0x20, R13
+	JMP     moved_105
+
+less_106:
+	ADDQ    $0x20, R13
+	CMPQ    R13, $0x10
+	JB      less_108
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (DI)
+	VMOVDQU -16(SI)(R13*1), X0
+	VMOVDQU X0, -16(DI)(R13*1)
+	JMP     moved_105
+
+less_108:
+	CMPQ R13, $0x08
+	JB   less_109
+	MOVQ (SI), CX
+	MOVQ CX, (DI)
+	MOVQ -8(SI)(R13*1), CX
+	MOVQ CX, -8(DI)(R13*1)
+	JMP  moved_105
+
+less_109:
+	CMPQ R13, $0x04
+	JB   less_110
+	MOVL (SI), CX
+	MOVL CX, (DI)
+	MOVL -4(SI)(R13*1), CX
+	MOVL CX, -4(DI)(R13*1)
+	JMP  moved_105
+
+less_110:
+	CMPQ R13, $0x02
+	JB   less_111
+	MOVW (SI), CX
+	MOVW CX, (DI)
+	MOVW -2(SI)(R13*1), CX
+	MOVW CX, -2(DI)(R13*1)
+	JMP  moved_105
+
+less_111:
+	TESTQ R13, R13
+	JZ    moved_105
+	MOVB  (SI), CL
+	MOVB  CL, (DI)
+
+moved_105:
+fill_103:
+	MOVQ  152(SP), R13
+	TESTQ R13, R13
+	JNZ   taken_113
+
+empty_112:
+	MOVQ    136(SP), R13
+	TESTQ   R13, R13
+	JZ      filled_104
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
+	CMPQ    R13, 8(CX)
+	CMOVQHI 8(CX), R13
+	SUBQ    R13, 136(SP)
+	MOVQ    (CX), CX
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
+	TESTQ   R13, R13
+	JZ      empty_112
+
+taken_113:
+	MOVL    $0x00000100, CX
+	SUBQ    DX, CX
+	CMPQ    R13, CX
+	CMOVQHI CX, R13
+	MOVQ    144(SP), SI
+	ADDQ    R13, 144(SP)
+	SUBQ    R13, 152(SP)
+	LEAQ    (DI)(DX*1), AX
+	ADDQ    R13, DX
+	CMPQ    SI, AX
+	JE      moved_114
+	SUBQ    $0x20, R13
+	JB      less_115
+	XORL    CX, CX
+
+move_116:
+	VMOVDQU (SI)(CX*1), Y0
+	VMOVDQU Y0, (AX)(CX*1)
+	ADDQ    $0x20, CX
+	CMPQ    CX, R13
+	JB      move_116
+	VMOVDQU (SI)(R13*1), Y0
+	VMOVDQU Y0, (AX)(R13*1)
+	ADDQ    $0x20, R13
+	JMP     moved_114
+
+less_115:
+	ADDQ    $0x20, R13
+	CMPQ    R13, $0x10
+	JB      less_117
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (AX)
+	VMOVDQU -16(SI)(R13*1), X0
+	VMOVDQU X0, -16(AX)(R13*1)
+	JMP     moved_114
+
+less_117:
+	CMPQ R13, $0x08
+	JB   less_118
+	MOVQ (SI), CX
+	MOVQ CX, (AX)
+	MOVQ -8(SI)(R13*1), CX
+	MOVQ CX, -8(AX)(R13*1)
+	JMP  moved_114
+
+less_118:
+	CMPQ R13, $0x04
+	JB   less_119
+	MOVL (SI), CX
+	MOVL CX, (AX)
+	MOVL -4(SI)(R13*1), CX
+	MOVL CX, -4(AX)(R13*1)
+	JMP  moved_114
+
+less_119:
+	CMPQ R13, $0x02
+	JB   less_120
+	MOVW (SI), CX
+	MOVW CX, (AX)
+	MOVW -2(SI)(R13*1), CX
+	MOVW CX, -2(AX)(R13*1)
+	JMP  moved_114
+
+less_120:
+	TESTQ R13, R13
+	JZ    moved_114
+	MOVB  (SI), CL
+	MOVB  CL, (AX)
+
+moved_114:
+	CMPQ DX, $0x00000100
+	JB   fill_103
+
+filled_104:
+	MOVQ DI, SI
+
+continue_whole:
 	MOVL           R11, AX
 	BSWAPL         AX
 	XORL           12(R8), AX
@@ -3651,8 +4341,8 @@ continue:
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	VPXOR          vaesIndex<>+224(SB), Y8, Y7
 	CMPL           240(R8), $0x0c
-	JB             ten_rounds_44
-	JE             twelve_rounds_43
+	JB             ten_rounds_122
+	JE             twelve_rounds_121
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -3672,7 +4362,7 @@ continue:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-twelve_rounds_43:
+twelve_rounds_121:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -3692,7 +4382,7 @@ twelve_rounds_43:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-ten_rounds_44:
+ten_rounds_122:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -3836,7 +4526,7 @@ short:
 
 short_block:
 	CMPQ    DX, $0x08
-	JB      four_bytes_45
+	JB      four_bytes_123
 	MOVQ    (SI), AX
 	MOVQ    -8(SI)(DX*1), R11
 	MOVL    $0x0000000f, CX
@@ -3846,11 +4536,11 @@ short_block:
 	SHRQ    $0x08, R11
 	VMOVQ   AX, X12
 	VPINSRQ $0x01, R11, X12, X12
-	JMP     loaded_48
+	JMP     loaded_126
 
-four_bytes_45:
+four_bytes_123:
 	CMPQ  DX, $0x04
-	JB    one_byte_46
+	JB    one_byte_124
 	MOVL  (SI), AX
 	MOVL  -4(SI)(DX*1), R11
 	LEAL  -4(DX), CX
@@ -3858,11 +4548,11 @@ four_bytes_45:
 	SHLQ  CL, R11
 	ORQ   R11, AX
 	VMOVQ AX, X12
-	JMP   loaded_48
+	JMP   loaded_126
 
-one_byte_46:
+one_byte_124:
 	TESTQ   DX, DX
-	JZ      no_bytes_47
+	JZ      no_bytes_125
 	MOVBLZX (SI), AX
 	MOVL    DX, CX
 	SHRL    $0x01, CX
@@ -3876,12 +4566,12 @@ one_byte_46:
 	SHLL    CL, R11
 	ORL     R11, AX
 	VMOVQ   AX, X12
-	JMP     loaded_48
+	JMP     loaded_126
 
-no_bytes_47:
+no_bytes_125:
 	VPXOR X12, X12, X12
 
-loaded_48:
+loaded_126:
 	XORL AX, AX
 
 short_loaded:
@@ -3892,42 +4582,42 @@ short_loaded:
 	VPSHUFB     16(R10), X13, X13
 	VPXOR       X13, X12, X12
 	TESTB       $0x10, AL
-	JZ          alone_49
+	JZ          alone_127
 	VMOVDQU     -16(SI)(AX*1), X13
 	VINSERTI128 $0x01, X12, Y13, Y12
 
-alone_49:
+alone_127:
 	VMOVDQU Y12, 32(R9)
 	CMPQ    R12, $0x00000080
-	JHI     upper_half_50
+	JHI     upper_half_128
 	CMPQ    R12, $0x00000040
-	JHI     upper_half_51
+	JHI     upper_half_129
 	CMPQ    R12, $0x00000020
-	JHI     upper_half_52
+	JHI     upper_half_130
 	JMP     short_1
 
-upper_half_52:
+upper_half_130:
 	JMP short_2
 
-upper_half_51:
+upper_half_129:
 	CMPQ R12, $0x00000060
-	JHI  upper_half_53
+	JHI  upper_half_131
 	JMP  short_3
 
-upper_half_53:
+upper_half_131:
 	JMP short_4
 
-upper_half_50:
+upper_half_128:
 	CMPQ R12, $0x000000c0
-	JHI  upper_half_54
+	JHI  upper_half_132
 	CMPQ R12, $0x000000a0
-	JHI  upper_half_55
+	JHI  upper_half_133
 	JMP  short_5
 
-upper_half_55:
+upper_half_133:
 	JMP short_6
 
-upper_half_54:
+upper_half_132:
 	JMP short_7
 
 short_0:
@@ -3935,20 +4625,20 @@ short_0:
 	MOVL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
 	CMPL           240(R8), $0x0c
-	JB             ten_rounds_57
-	JE             twelve_rounds_56
+	JB             ten_rounds_135
+	JE             twelve_rounds_134
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VBROADCASTI128 32(R8), Y8
 	VAESENC        Y8, Y0, Y0
 
-twelve_rounds_56:
+twelve_rounds_134:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VBROADCASTI128 64(R8), Y8
 	VAESENC        Y8, Y0, Y0
 
-ten_rounds_57:
+ten_rounds_135:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VBROADCASTI128 96(R8), Y8
@@ -3978,8 +4668,8 @@ short_1:
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
 	CMPL           240(R8), $0x0c
-	JB             ten_rounds_59
-	JE             twelve_rounds_58
+	JB             ten_rounds_137
+	JE             twelve_rounds_136
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -3987,7 +4677,7 @@ short_1:
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
 
-twelve_rounds_58:
+twelve_rounds_136:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -3995,7 +4685,7 @@ twelve_rounds_58:
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
 
-ten_rounds_59:
+ten_rounds_137:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -4032,10 +4722,10 @@ ten_rounds_59:
 	VMOVDQU        X1, (DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_60
+	JZ             alone_138
 	VEXTRACTI128   $0x01, Y1, 16(DI)
 
-alone_60:
+alone_138:
 	LEAQ       vaesKeep<>+0(SB), AX
 	SUBQ       R12, AX
 	VPAND      32(AX), Y1, Y1
@@ -4057,8 +4747,8 @@ short_2:
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
 	CMPL           240(R8), $0x0c
-	JB             ten_rounds_62
-	JE             twelve_rounds_61
+	JB             ten_rounds_140
+	JE             twelve_rounds_139
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -4068,7 +4758,7 @@ short_2:
 	VAESENC        Y8, Y1, Y1
 	VAESENC        Y8, Y2, Y2
 
-twelve_rounds_61:
+twelve_rounds_139:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -4078,7 +4768,7 @@ twelve_rounds_61:
 	VAESENC        Y8, Y1, Y1
 	VAESENC        Y8, Y2, Y2
 
-ten_rounds_62:
+ten_rounds_140:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -4127,10 +4817,10 @@ ten_rounds_62:
 	VMOVDQU        X2, 32(DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_63
+	JZ             alone_141
 	VEXTRACTI128   $0x01, Y2, 48(DI)
 
-alone_63:
+alone_141:
 	LEAQ       vaesKeep<>+0(SB), AX
 	SUBQ       R12, AX
 	VPAND      64(AX), Y2, Y2
@@ -4162,8 +4852,8 @@ short_3:
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
 	CMPL           240(R8), $0x0c
-	JB             ten_rounds_65
-	JE             twelve_rounds_64
+	JB             ten_rounds_143
+	JE             twelve_rounds_142
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -4175,7 +4865,7 @@ short_3:
 	VAESENC        Y8, Y2, Y2
 	VAESENC        Y8, Y3, Y3
 
-twelve_rounds_64:
+twelve_rounds_142:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -4187,7 +4877,7 @@ twelve_rounds_64:
 	VAESENC        Y8, Y2, Y2
 	VAESENC        Y8, Y3, Y3
 
-ten_rounds_65:
+ten_rounds_143:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -4248,10 +4938,10 @@ ten_rounds_65:
 	VMOVDQU        X3, 64(DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_66
+	JZ             alone_144
 	VEXTRACTI128   $0x01, Y3, 80(DI)
 
-alone_66:
+alone_144:
 	LEAQ       vaesKeep<>+0(SB), AX
 	SUBQ       R12, AX
 	VPAND      96(AX), Y3, Y3
@@ -4293,8 +4983,8 @@ short_4:
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
 	CMPL           240(R8), $0x0c
-	JB             ten_rounds_68
-	JE             twelve_rounds_67
+	JB             ten_rounds_146
+	JE             twelve_rounds_145
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -4308,7 +4998,7 @@ short_4:
 	VAESENC        Y8, Y3, Y3
 	VAESENC        Y8, Y4, Y4
 
-twelve_rounds_67:
+twelve_rounds_145:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -4322,7 +5012,7 @@ twelve_rounds_67:
 	VAESENC        Y8, Y3, Y3
 	VAESENC        Y8, Y4, Y4
 
-ten_rounds_68:
+ten_rounds_146:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -4395,10 +5085,10 @@ ten_rounds_68:
 	VMOVDQU        X4, 96(DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_69
+	JZ             alone_147
 	VEXTRACTI128   $0x01, Y4, 112(DI)
 
-alone_69:
+alone_147:
 	LEAQ       vaesKeep<>+0(SB), AX
 	SUBQ       R12, AX
 	VPAND      128(AX), Y4, Y4
@@ -4450,8 +5140,8 @@ short_5:
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	CMPL           240(R8), $0x0c
-	JB             ten_rounds_71
-	JE             twelve_rounds_70
+	JB             ten_rounds_149
+	JE             twelve_rounds_148
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -4467,7 +5157,7 @@ short_5:
 	VAESENC        Y8, Y4, Y4
 	VAESENC        Y8, Y5, Y5
 
-twelve_rounds_70:
+twelve_rounds_148:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -4483,7 +5173,7 @@ twelve_rounds_70:
 	VAESENC        Y8, Y4, Y4
 	VAESENC        Y8, Y5, Y5
 
-ten_rounds_71:
+ten_rounds_149:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -4568,10 +5258,10 @@ ten_rounds_71:
 	VMOVDQU        X5, 128(DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_72
+	JZ             alone_150
 	VEXTRACTI128   $0x01, Y5, 144(DI)
 
-alone_72:
+alone_150:
 	LEAQ       vaesKeep<>+0(SB), AX
 	SUBQ       R12, AX
 	VPAND      160(AX), Y5, Y5
@@ -4633,8 +5323,8 @@ short_6:
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	CMPL           240(R8), $0x0c
-	JB             ten_rounds_74
-	JE             twelve_rounds_73
+	JB             ten_rounds_152
+	JE             twelve_rounds_151
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -4652,7 +5342,7 @@ short_6:
 	VAESENC        Y8, Y5, Y5
 	VAESENC        Y8, Y6, Y6
 
-twelve_rounds_73:
+twelve_rounds_151:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -4670,7 +5360,7 @@ twelve_rounds_73:
 	VAESENC        Y8, Y5, Y5
 	VAESENC        Y8, Y6, Y6
 
-ten_rounds_74:
+ten_rounds_152:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -4767,10 +5457,10 @@ ten_rounds_74:
 	VMOVDQU        X6, 160(DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_75
+	JZ             alone_153
 	VEXTRACTI128   $0x01, Y6, 176(DI)
 
-alone_75:
+alone_153:
 	LEAQ       vaesKeep<>+0(SB), AX
 	SUBQ       R12, AX
 	VPAND      192(AX), Y6, Y6
@@ -4842,8 +5532,8 @@ short_7:
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	VPXOR          vaesIndex<>+224(SB), Y8, Y7
 	CMPL           240(R8), $0x0c
-	JB             ten_rounds_77
-	JE             twelve_rounds_76
+	JB             ten_rounds_155
+	JE             twelve_rounds_154
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -4863,7 +5553,7 @@ short_7:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-twelve_rounds_76:
+twelve_rounds_154:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -4883,7 +5573,7 @@ twelve_rounds_76:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-ten_rounds_77:
+ten_rounds_155:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -4992,10 +5682,10 @@ ten_rounds_77:
 	VMOVDQU        X7, 192(DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_78
+	JZ             alone_156
 	VEXTRACTI128   $0x01, Y7, 208(DI)
 
-alone_78:
+alone_156:
 	LEAQ       vaesKeep<>+0(SB), AX
 	SUBQ       R12, AX
 	VPAND      224(AX), Y7, Y7
@@ -5131,7 +5821,7 @@ finish:
 
 // func vaesOpen(k *byte, dst *byte, src *byte, size uint64, trailer uint64, nonceLo uint64, nonceHi uint64, adLo uint64, adHi uint64, adBits uint64, textBits uint64, s *byte) (ok uint64, last uint64)
 // Requires: AVX, AVX2, CMOV, PCLMULQDQ, VAES, VPCLMULQDQ
-TEXT ·vaesOpen(SB), NOSPLIT, $128-112
+TEXT ·vaesOpen(SB), NOSPLIT, $448-112
 	LEAQ    56(SP), R9
 	ANDQ    $-64, R9
 	MOVQ    k+0(FP), R8
@@ -5184,8 +5874,8 @@ first_batch:
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	VPXOR          vaesIndex<>+224(SB), Y8, Y7
 	CMPL           240(R8), $0x0c
-	JB             ten_rounds_80
-	JE             twelve_rounds_79
+	JB             ten_rounds_158
+	JE             twelve_rounds_157
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5205,7 +5895,7 @@ first_batch:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-twelve_rounds_79:
+twelve_rounds_157:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5225,7 +5915,7 @@ twelve_rounds_79:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-ten_rounds_80:
+ten_rounds_158:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5405,7 +6095,7 @@ ten_rounds_80:
 	ADDQ           $0x00000100, BX
 	SUBQ           $0x00000010, R10
 	CMPQ           BX, 120(SP)
-	JNE            within_group_81
+	JNE            within_group_159
 	VPXOR          Y11, Y9, Y15
 	VPXOR          Y15, Y10, Y10
 	VEXTRACTI128   $0x01, Y9, X15
@@ -5423,15 +6113,120 @@ ten_rounds_80:
 	VPXOR          X14, X11, X11
 	VPXOR          X15, X11, X11
 	TESTQ          R10, R10
-	JNZ            more_slots_82
-	MOVQ           s+88(FP), AX
-	VMOVDQU        X11, (AX)
-	VMOVDQU        16(R9), X12
-	VMOVDQU        X12, 16(AX)
+	JNZ            more_slots_160
+	CMPQ           s+88(FP), $0x00
+	JE             no_seam_161
+	CMPQ           416(SP), $0x00
+	JE             no_seam_161
+	LEAQ           160(SP), AX
+	MOVQ           416(SP), DX
+	MOVQ           $0x00000000, 416(SP)
+	MOVQ           424(SP), DI
+	MOVQ           432(SP), R13
+
+move_out_162:
+	SUBQ R13, DX
+	CMPQ AX, DI
+	JE   moved_164
+	SUBQ $0x20, R13
+	JB   less_165
+	XORL CX, CX
+
+move_166:
+	VMOVDQU (AX)(CX*1), Y0
+	VMOVDQU Y0, (DI)(CX*1)
+	ADDQ    $0x20, CX
+	CMPQ    CX, R13
+	JB      move_166
+	VMOVDQU (AX)(R13*1), Y0
+	VMOVDQU Y0, (DI)(R13*1)
+	ADDQ    $0x20, R13
+	JMP     moved_164
+
+less_165:
+	ADDQ    $0x20, R13
+	CMPQ    R13, $0x10
+	JB      less_167
+	VMOVDQU (AX), X0
+	VMOVDQU X0, (DI)
+	VMOVDQU -16(AX)(R13*1), X0
+	VMOVDQU X0, -16(DI)(R13*1)
+	JMP     moved_164
+
+less_167:
+	CMPQ R13, $0x08
+	JB   less_168
+	MOVQ (AX), CX
+	MOVQ CX, (DI)
+	MOVQ -8(AX)(R13*1), CX
+	MOVQ CX, -8(DI)(R13*1)
+	JMP  moved_164
+
+less_168:
+	CMPQ R13, $0x04
+	JB   less_169
+	MOVL (AX), CX
+	MOVL CX, (DI)
+	MOVL -4(AX)(R13*1), CX
+	MOVL CX, -4(DI)(R13*1)
+	JMP  moved_164
+
+less_169:
+	CMPQ R13, $0x02
+	JB   less_170
+	MOVW (AX), CX
+	MOVW CX, (DI)
+	MOVW -2(AX)(R13*1), CX
+	MOVW CX, -2(DI)(R13*1)
+	JMP  moved_164
+
+less_170:
+	TESTQ R13, R13
+	JZ    moved_164
+	MOVB  (AX), CL
+	MOVB  CL, (DI)
+
+moved_164:
+	ADDQ  R13, AX
+	TESTQ DX, DX
+	JZ    moved_out_163
+	MOVQ  152(SP), R13
+	TESTQ R13, R13
+	JNZ   taken_172
+
+empty_171:
+	MOVQ    136(SP), R13
+	TESTQ   R13, R13
+	JZ      moved_out_163
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
+	CMPQ    R13, 8(CX)
+	CMOVQHI 8(CX), R13
+	SUBQ    R13, 136(SP)
+	MOVQ    (CX), CX
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
+	TESTQ   R13, R13
+	JZ      empty_171
+
+taken_172:
+	CMPQ    R13, DX
+	CMOVQHI DX, R13
+	MOVQ    144(SP), DI
+	ADDQ    R13, 144(SP)
+	SUBQ    R13, 152(SP)
+	JMP     move_out_162
+
+moved_out_163:
+no_seam_161:
+	MOVQ    s+88(FP), AX
+	VMOVDQU X11, (AX)
+	VMOVDQU 16(R9), X12
+	VMOVDQU X12, 16(AX)
 	VZEROUPPER
 	RET
 
-more_slots_82:
+more_slots_160:
 	MOVQ       R10, AX
 	SHLQ       $0x04, AX
 	MOVQ       120(SP), BX
@@ -5446,7 +6241,7 @@ more_slots_82:
 	VPCLMULQDQ $0x11, (BX), X12, X11
 	VPCLMULQDQ $0x00, 1088(BX), X14, X10
 
-within_group_81:
+within_group_159:
 next:
 	CMPQ    DX, $0x00000100
 	JB      run_end
@@ -5469,8 +6264,8 @@ batch:
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	VPXOR          vaesIndex<>+224(SB), Y8, Y7
 	CMPL           240(R8), $0x0c
-	JB             ten_rounds_84
-	JE             twelve_rounds_83
+	JB             ten_rounds_174
+	JE             twelve_rounds_173
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5490,7 +6285,7 @@ batch:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-twelve_rounds_83:
+twelve_rounds_173:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5510,7 +6305,7 @@ twelve_rounds_83:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-ten_rounds_84:
+ten_rounds_174:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        (SI), Y12
@@ -5699,7 +6494,7 @@ ten_rounds_84:
 	ADDQ           $0x00000100, BX
 	SUBQ           $0x00000010, R10
 	CMPQ           BX, 120(SP)
-	JNE            within_group_85
+	JNE            within_group_175
 	VPXOR          Y11, Y9, Y15
 	VPXOR          Y15, Y10, Y10
 	VEXTRACTI128   $0x01, Y9, X15
@@ -5717,15 +6512,120 @@ ten_rounds_84:
 	VPXOR          X14, X11, X11
 	VPXOR          X15, X11, X11
 	TESTQ          R10, R10
-	JNZ            more_slots_86
-	MOVQ           s+88(FP), AX
-	VMOVDQU        X11, (AX)
-	VMOVDQU        16(R9), X12
-	VMOVDQU        X12, 16(AX)
+	JNZ            more_slots_176
+	CMPQ           s+88(FP), $0x00
+	JE             no_seam_177
+	CMPQ           416(SP), $0x00
+	JE             no_seam_177
+	LEAQ           160(SP), AX
+	MOVQ           416(SP), DX
+	MOVQ           $0x00000000, 416(SP)
+	MOVQ           424(SP), DI
+	MOVQ           432(SP), R13
+
+move_out_178:
+	SUBQ R13, DX
+	CMPQ AX, DI
+	JE   moved_180
+	SUBQ $0x20, R13
+	JB   less_181
+	XORL CX, CX
+
+move_182:
+	VMOVDQU (AX)(CX*1), Y0
+	VMOVDQU Y0, (DI)(CX*1)
+	ADDQ    $0x20, CX
+	CMPQ    CX, R13
+	JB      move_182
+	VMOVDQU (AX)(R13*1), Y0
+	VMOVDQU Y0, (DI)(R13*1)
+	ADDQ    $0x20, R13
+	JMP     moved_180
+
+less_181:
+	ADDQ    $0x20, R13
+	CMPQ    R13, $0x10
+	JB      less_183
+	VMOVDQU (AX), X0
+	VMOVDQU X0, (DI)
+	VMOVDQU -16(AX)(R13*1), X0
+	VMOVDQU X0, -16(DI)(R13*1)
+	JMP     moved_180
+
+less_183:
+	CMPQ R13, $0x08
+	JB   less_184
+	MOVQ (AX), CX
+	MOVQ CX, (DI)
+	MOVQ -8(AX)(R13*1), CX
+	MOVQ CX, -8(DI)(R13*1)
+	JMP  moved_180
+
+less_184:
+	CMPQ R13, $0x04
+	JB   less_185
+	MOVL (AX), CX
+	MOVL CX, (DI)
+	MOVL -4(AX)(R13*1), CX
+	MOVL CX, -4(DI)(R13*1)
+	JMP  moved_180
+
+less_185:
+	CMPQ R13, $0x02
+	JB   less_186
+	MOVW (AX), CX
+	MOVW CX, (DI)
+	MOVW -2(AX)(R13*1), CX
+	MOVW CX, -2(DI)(R13*1)
+	JMP  moved_180
+
+less_186:
+	TESTQ R13, R13
+	JZ    moved_180
+	MOVB  (AX), CL
+	MOVB  CL, (DI)
+
+moved_180:
+	ADDQ  R13, AX
+	TESTQ DX, DX
+	JZ    moved_out_179
+	MOVQ  152(SP), R13
+	TESTQ R13, R13
+	JNZ   taken_188
+
+empty_187:
+	MOVQ    136(SP), R13
+	TESTQ   R13, R13
+	JZ      moved_out_179
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
+	CMPQ    R13, 8(CX)
+	CMOVQHI 8(CX), R13
+	SUBQ    R13, 136(SP)
+	MOVQ    (CX), CX
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
+	TESTQ   R13, R13
+	JZ      empty_187
+
+taken_188:
+	CMPQ    R13, DX
+	CMOVQHI DX, R13
+	MOVQ    144(SP), DI
+	ADDQ    R13, 144(SP)
+	SUBQ    R13, 152(SP)
+	JMP     move_out_178
+
+moved_out_179:
+no_seam_177:
+	MOVQ    s+88(FP), AX
+	VMOVDQU X11, (AX)
+	VMOVDQU 16(R9), X12
+	VMOVDQU X12, 16(AX)
 	VZEROUPPER
 	RET
 
-more_slots_86:
+more_slots_176:
 	MOVQ       R10, AX
 	SHLQ       $0x04, AX
 	MOVQ       120(SP), BX
@@ -5740,23 +6640,160 @@ more_slots_86:
 	VPCLMULQDQ $0x11, (BX), X12, X11
 	VPCLMULQDQ $0x00, 1088(BX), X14, X10
 
-within_group_85:
+within_group_175:
 	CMPQ DX, $0x00000100
 	JAE  batch
 
 run_end:
-	MOVQ  s+88(FP), AX
-	TESTQ AX, AX
-	JZ    no_run_87
-	MOVQ  56(AX), R12
-	CMPQ  R12, 64(AX)
-	JE    no_run_87
-	ADDQ  $0x10, 56(AX)
-	MOVQ  (AX)(R12*1), DI
-	MOVQ  8(AX)(R12*1), DX
+	CMPQ  s+88(FP), $0x00
+	JE    no_run_189
+	CMPQ  416(SP), $0x00
+	JE    whole_190
+	TESTQ DX, DX
+	JNZ   no_run_189
+	LEAQ  160(SP), AX
+	MOVQ  416(SP), DX
+	MOVQ  $0x00000000, 416(SP)
+	MOVQ  424(SP), DI
+	MOVQ  432(SP), R13
+
+move_out_192:
+	SUBQ R13, DX
+	CMPQ AX, DI
+	JE   moved_194
+	SUBQ $0x20, R13
+	JB   less_195
+	XORL CX, CX
+
+move_196:
+	VMOVDQU (AX)(CX*1), Y0
+	VMOVDQU Y0, (DI)(CX*1)
+	ADDQ    $0x20, CX
+	CMPQ    CX, R13
+	JB      move_196
+	VMOVDQU (AX)(R13*1), Y0
+	VMOVDQU Y0, (DI)(R13*1)
+	ADDQ    $0x20, R13
+	JMP     moved_194
+
+less_195:
+	ADDQ    $0x20, R13
+	CMPQ    R13, $0x10
+	JB      less_197
+	VMOVDQU (AX), X0
+	VMOVDQU X0, (DI)
+	VMOVDQU -16(AX)(R13*1), X0
+	VMOVDQU X0, -16(DI)(R13*1)
+	JMP     moved_194
+
+less_197:
+	CMPQ R13, $0x08
+	JB   less_198
+	MOVQ (AX), CX
+	MOVQ CX, (DI)
+	MOVQ -8(AX)(R13*1), CX
+	MOVQ CX, -8(DI)(R13*1)
+	JMP  moved_194
+
+less_198:
+	CMPQ R13, $0x04
+	JB   less_199
+	MOVL (AX), CX
+	MOVL CX, (DI)
+	MOVL -4(AX)(R13*1), CX
+	MOVL CX, -4(DI)(R13*1)
+	JMP  moved_194
+
+less_199:
+	CMPQ R13, $0x02
+	JB   less_200
+	MOVW (AX), CX
+	MOVW CX, (DI)
+	MOVW -2(AX)(R13*1), CX
+	MOVW CX, -2(DI)(R13*1)
+	JMP  moved_194
+
+less_200:
+	TESTQ R13, R13
+	JZ    moved_194
+	MOVB  (AX), CL
+	MOVB  CL, (DI)
+
+moved_194:
+	ADDQ  R13, AX
+	TESTQ DX, DX
+	JZ    moved_out_193
+	MOVQ  152(SP), R13
+	TESTQ R13, R13
+	JNZ   taken_202
+
+empty_201:
+	MOVQ    136(SP), R13
+	TESTQ   R13, R13
+	JZ      moved_out_193
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
+	CMPQ    R13, 8(CX)
+	CMOVQHI 8(CX), R13
+	SUBQ    R13, 136(SP)
+	MOVQ    (CX), CX
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
+	TESTQ   R13, R13
+	JZ      empty_201
+
+taken_202:
+	CMPQ    R13, DX
+	CMOVQHI DX, R13
+	MOVQ    144(SP), DI
+	ADDQ    R13, 144(SP)
+	SUBQ    R13, 152(SP)
+	JMP     move_out_192
+
+moved_out_193:
+	JMP next
+
+whole_190:
+	MOVQ  152(SP), R13
+	TESTQ R13, R13
+	JNZ   taken_204
+
+empty_203:
+	MOVQ    136(SP), R13
+	TESTQ   R13, R13
+	JZ      no_run_189
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
+	CMPQ    R13, 8(CX)
+	CMOVQHI 8(CX), R13
+	SUBQ    R13, 136(SP)
+	MOVQ    (CX), CX
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
+	TESTQ   R13, R13
+	JZ      empty_203
+
+taken_204:
+	TESTQ DX, DX
+	JNZ   seam_191
+	MOVQ  144(SP), DI
+	MOVQ  R13, DX
+	MOVQ  $0x00000000, 152(SP)
 	JMP   next
 
-no_run_87:
+seam_191:
+	MOVQ    DI, 424(SP)
+	MOVQ    DX, 432(SP)
+	ADDQ    152(SP), DX
+	ADDQ    136(SP), DX
+	MOVL    $0x00000100, CX
+	CMPQ    DX, CX
+	CMOVQHI CX, DX
+	MOVQ    DX, 416(SP)
+	LEAQ    160(SP), DI
+	JMP     next
+
+no_run_189:
 	MOVQ        trailer+32(FP), R12
 	ADDQ        DX, R12
 	TESTQ       R12, R12
@@ -5774,47 +6811,47 @@ no_run_87:
 	VPSHUFB     32(R10), X12, X12
 	MOVQ        CX, R13
 	TESTB       $0x10, AL
-	JZ          alone_88
+	JZ          alone_205
 	VMOVDQU     -16(SI)(AX*1), X13
 	VINSERTI128 $0x01, X12, Y13, Y12
 
-alone_88:
+alone_205:
 	VMOVDQU Y12, 32(R9)
 	CMPQ    R12, $0x00000080
-	JHI     upper_half_89
+	JHI     upper_half_206
 	CMPQ    R12, $0x00000040
-	JHI     upper_half_90
+	JHI     upper_half_207
 	CMPQ    R12, $0x00000020
-	JHI     upper_half_91
+	JHI     upper_half_208
 	JMP     rest_1
 
-upper_half_91:
+upper_half_208:
 	JMP rest_2
 
-upper_half_90:
+upper_half_207:
 	CMPQ R12, $0x00000060
-	JHI  upper_half_92
+	JHI  upper_half_209
 	JMP  rest_3
 
-upper_half_92:
+upper_half_209:
 	JMP rest_4
 
-upper_half_89:
+upper_half_206:
 	CMPQ R12, $0x000000c0
-	JHI  upper_half_93
+	JHI  upper_half_210
 	CMPQ R12, $0x000000a0
-	JHI  upper_half_94
+	JHI  upper_half_211
 	JMP  rest_5
 
-upper_half_94:
+upper_half_211:
 	JMP rest_6
 
-upper_half_93:
+upper_half_210:
 	CMPQ R12, $0x000000e0
-	JHI  upper_half_95
+	JHI  upper_half_212
 	JMP  rest_7
 
-upper_half_95:
+upper_half_212:
 	JMP rest_8
 
 rest_1:
@@ -5827,20 +6864,20 @@ rest_1:
 	ADDL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
 	CMPL           240(R8), $0x0c
-	JB             ten_rounds_97
-	JE             twelve_rounds_96
+	JB             ten_rounds_214
+	JE             twelve_rounds_213
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VBROADCASTI128 32(R8), Y8
 	VAESENC        Y8, Y0, Y0
 
-twelve_rounds_96:
+twelve_rounds_213:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VBROADCASTI128 64(R8), Y8
 	VAESENC        Y8, Y0, Y0
 
-ten_rounds_97:
+ten_rounds_214:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        32(R9), Y12
@@ -5874,34 +6911,34 @@ ten_rounds_97:
 	VAESENCLAST    Y15, Y0, Y0
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_98
+	JZ             alone_215
 	VMOVDQU        X0, (DI)
 	VEXTRACTI128   $0x01, Y0, X0
 
-alone_98:
+alone_215:
 	VMOVDQU X0, 32(R9)
 	CMPQ    DX, $0x10
-	JAE     whole_100
+	JAE     whole_217
 	CMPQ    DX, $0x08
-	JB      four_bytes_101
+	JB      four_bytes_218
 	MOVQ    32(R9), AX
 	MOVQ    AX, (DI)
 	MOVQ    24(R9)(DX*1), AX
 	MOVQ    AX, -8(DI)(DX*1)
-	JMP     stored_99
+	JMP     stored_216
 
-four_bytes_101:
+four_bytes_218:
 	CMPQ DX, $0x04
-	JB   one_byte_102
+	JB   one_byte_219
 	MOVL 32(R9), AX
 	MOVL AX, (DI)
 	MOVL 28(R9)(DX*1), AX
 	MOVL AX, -4(DI)(DX*1)
-	JMP  stored_99
+	JMP  stored_216
 
-one_byte_102:
+one_byte_219:
 	TESTQ DX, DX
-	JZ    stored_99
+	JZ    stored_216
 	MOVB  32(R9), AL
 	MOVB  AL, (DI)
 	MOVQ  DX, CX
@@ -5910,9 +6947,9 @@ one_byte_102:
 	MOVB  AL, (DI)(CX*1)
 	MOVB  31(R9)(DX*1), AL
 	MOVB  AL, -1(DI)(DX*1)
-	JMP   stored_99
+	JMP   stored_216
 
-whole_100:
+whole_217:
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
 	VPSHUFB   X12, X0, X0
@@ -5920,13 +6957,13 @@ whole_100:
 	VPBLENDVB X12, X13, X0, X0
 	VMOVDQU   X0, -16(DI)(DX*1)
 
-stored_99:
+stored_216:
 	CMPQ    trailer+32(FP), $0x00
-	JE      no_trailer_103
+	JE      no_trailer_220
 	MOVBLZX 32(R9)(R13*1), AX
 	MOVQ    AX, last+104(FP)
 
-no_trailer_103:
+no_trailer_220:
 	JMP finish
 
 rest_2:
@@ -5940,8 +6977,8 @@ rest_2:
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
 	CMPL           240(R8), $0x0c
-	JB             ten_rounds_105
-	JE             twelve_rounds_104
+	JB             ten_rounds_222
+	JE             twelve_rounds_221
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5949,7 +6986,7 @@ rest_2:
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
 
-twelve_rounds_104:
+twelve_rounds_221:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5957,7 +6994,7 @@ twelve_rounds_104:
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
 
-ten_rounds_105:
+ten_rounds_222:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        (SI), Y12
@@ -6012,11 +7049,11 @@ ten_rounds_105:
 	VAESENCLAST    Y15, Y1, Y1
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_106
+	JZ             alone_223
 	VMOVDQU        X1, 32(DI)
 	VEXTRACTI128   $0x01, Y1, X1
 
-alone_106:
+alone_223:
 	VMOVDQU   X1, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -6025,11 +7062,11 @@ alone_106:
 	VPBLENDVB X12, X13, X1, X1
 	VMOVDQU   X1, -16(DI)(DX*1)
 	CMPQ      trailer+32(FP), $0x00
-	JE        no_trailer_108
+	JE        no_trailer_225
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+104(FP)
 
-no_trailer_108:
+no_trailer_225:
 	JMP finish
 
 rest_3:
@@ -6044,8 +7081,8 @@ rest_3:
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
 	CMPL           240(R8), $0x0c
-	JB             ten_rounds_110
-	JE             twelve_rounds_109
+	JB             ten_rounds_227
+	JE             twelve_rounds_226
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -6055,7 +7092,7 @@ rest_3:
 	VAESENC        Y8, Y1, Y1
 	VAESENC        Y8, Y2, Y2
 
-twelve_rounds_109:
+twelve_rounds_226:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -6065,7 +7102,7 @@ twelve_rounds_109:
 	VAESENC        Y8, Y1, Y1
 	VAESENC        Y8, Y2, Y2
 
-ten_rounds_110:
+ten_rounds_227:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        (SI), Y12
@@ -6142,11 +7179,11 @@ ten_rounds_110:
 	VAESENCLAST    Y15, Y2, Y2
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_111
+	JZ             alone_228
 	VMOVDQU        X2, 64(DI)
 	VEXTRACTI128   $0x01, Y2, X2
 
-alone_111:
+alone_228:
 	VMOVDQU   X2, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -6155,11 +7192,11 @@ alone_111:
 	VPBLENDVB X12, X13, X2, X2
 	VMOVDQU   X2, -16(DI)(DX*1)
 	CMPQ      trailer+32(FP), $0x00
-	JE        no_trailer_113
+	JE        no_trailer_230
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+104(FP)
 
-no_trailer_113:
+no_trailer_230:
 	JMP finish
 
 rest_4:
@@ -6175,8 +7212,8 @@ rest_4:
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
 	CMPL           240(R8), $0x0c
-	JB             ten_rounds_115
-	JE             twelve_rounds_114
+	JB             ten_rounds_232
+	JE             twelve_rounds_231
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -6188,7 +7225,7 @@ rest_4:
 	VAESENC        Y8, Y2, Y2
 	VAESENC        Y8, Y3, Y3
 
-twelve_rounds_114:
+twelve_rounds_231:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -6200,7 +7237,7 @@ twelve_rounds_114:
 	VAESENC        Y8, Y2, Y2
 	VAESENC        Y8, Y3, Y3
 
-ten_rounds_115:
+ten_rounds_232:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        (SI), Y12
@@ -6298,11 +7335,11 @@ ten_rounds_115:
 	VAESENCLAST    Y15, Y3, Y3
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_116
+	JZ             alone_233
 	VMOVDQU        X3, 96(DI)
 	VEXTRACTI128   $0x01, Y3, X3
 
-alone_116:
+alone_233:
 	VMOVDQU   X3, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -6311,11 +7348,11 @@ alone_116:
 	VPBLENDVB X12, X13, X3, X3
 	VMOVDQU   X3, -16(DI)(DX*1)
 	CMPQ      trailer+32(FP), $0x00
-	JE        no_trailer_118
+	JE        no_trailer_235
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+104(FP)
 
-no_trailer_118:
+no_trailer_235:
 	JMP finish
 
 rest_5:
@@ -6332,8 +7369,8 @@ rest_5:
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
 	CMPL           240(R8), $0x0c
-	JB             ten_rounds_120
-	JE             twelve_rounds_119
+	JB             ten_rounds_237
+	JE             twelve_rounds_236
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -6347,7 +7384,7 @@ rest_5:
 	VAESENC        Y8, Y3, Y3
 	VAESENC        Y8, Y4, Y4
 
-twelve_rounds_119:
+twelve_rounds_236:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -6361,7 +7398,7 @@ twelve_rounds_119:
 	VAESENC        Y8, Y3, Y3
 	VAESENC        Y8, Y4, Y4
 
-ten_rounds_120:
+ten_rounds_237:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        (SI), Y12
@@ -6481,11 +7518,11 @@ ten_rounds_120:
 	VAESENCLAST    Y15, Y4, Y4
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_121
+	JZ             alone_238
 	VMOVDQU        X4, 128(DI)
 	VEXTRACTI128   $0x01, Y4, X4
 
-alone_121:
+alone_238:
 	VMOVDQU   X4, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -6494,11 +7531,11 @@ alone_121:
 	VPBLENDVB X12, X13, X4, X4
 	VMOVDQU   X4, -16(DI)(DX*1)
 	CMPQ      trailer+32(FP), $0x00
-	JE        no_trailer_123
+	JE        no_trailer_240
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+104(FP)
 
-no_trailer_123:
+no_trailer_240:
 	JMP finish
 
 rest_6:
@@ -6516,8 +7553,8 @@ rest_6:
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	CMPL           240(R8), $0x0c
-	JB             ten_rounds_125
-	JE             twelve_rounds_124
+	JB             ten_rounds_242
+	JE             twelve_rounds_241
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -6533,7 +7570,7 @@ rest_6:
 	VAESENC        Y8, Y4, Y4
 	VAESENC        Y8, Y5, Y5
 
-twelve_rounds_124:
+twelve_rounds_241:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -6549,7 +7586,7 @@ twelve_rounds_124:
 	VAESENC        Y8, Y4, Y4
 	VAESENC        Y8, Y5, Y5
 
-ten_rounds_125:
+ten_rounds_242:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        (SI), Y12
@@ -6690,11 +7727,11 @@ ten_rounds_125:
 	VAESENCLAST    Y15, Y5, Y5
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_126
+	JZ             alone_243
 	VMOVDQU        X5, 160(DI)
 	VEXTRACTI128   $0x01, Y5, X5
 
-alone_126:
+alone_243:
 	VMOVDQU   X5, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -6703,11 +7740,11 @@ alone_126:
 	VPBLENDVB X12, X13, X5, X5
 	VMOVDQU   X5, -16(DI)(DX*1)
 	CMPQ      trailer+32(FP), $0x00
-	JE        no_trailer_128
+	JE        no_trailer_245
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+104(FP)
 
-no_trailer_128:
+no_trailer_245:
 	JMP finish
 
 rest_7:
@@ -6726,8 +7763,8 @@ rest_7:
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	CMPL           240(R8), $0x0c
-	JB             ten_rounds_130
-	JE             twelve_rounds_129
+	JB             ten_rounds_247
+	JE             twelve_rounds_246
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -6745,7 +7782,7 @@ rest_7:
 	VAESENC        Y8, Y5, Y5
 	VAESENC        Y8, Y6, Y6
 
-twelve_rounds_129:
+twelve_rounds_246:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -6763,7 +7800,7 @@ twelve_rounds_129:
 	VAESENC        Y8, Y5, Y5
 	VAESENC        Y8, Y6, Y6
 
-ten_rounds_130:
+ten_rounds_247:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        (SI), Y12
@@ -6926,11 +7963,11 @@ ten_rounds_130:
 	VAESENCLAST    Y15, Y6, Y6
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_131
+	JZ             alone_248
 	VMOVDQU        X6, 192(DI)
 	VEXTRACTI128   $0x01, Y6, X6
 
-alone_131:
+alone_248:
 	VMOVDQU   X6, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -6939,11 +7976,11 @@ alone_131:
 	VPBLENDVB X12, X13, X6, X6
 	VMOVDQU   X6, -16(DI)(DX*1)
 	CMPQ      trailer+32(FP), $0x00
-	JE        no_trailer_133
+	JE        no_trailer_250
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+104(FP)
 
-no_trailer_133:
+no_trailer_250:
 	JMP finish
 
 rest_8:
@@ -6963,8 +8000,8 @@ rest_8:
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	VPXOR          vaesIndex<>+224(SB), Y8, Y7
 	CMPL           240(R8), $0x0c
-	JB             ten_rounds_135
-	JE             twelve_rounds_134
+	JB             ten_rounds_252
+	JE             twelve_rounds_251
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -6984,7 +8021,7 @@ rest_8:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-twelve_rounds_134:
+twelve_rounds_251:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7004,7 +8041,7 @@ twelve_rounds_134:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-ten_rounds_135:
+ten_rounds_252:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        (SI), Y12
@@ -7188,11 +8225,11 @@ ten_rounds_135:
 	VAESENCLAST    Y15, Y7, Y7
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_136
+	JZ             alone_253
 	VMOVDQU        X7, 224(DI)
 	VEXTRACTI128   $0x01, Y7, X7
 
-alone_136:
+alone_253:
 	VMOVDQU   X7, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -7201,22 +8238,40 @@ alone_136:
 	VPBLENDVB X12, X13, X7, X7
 	VMOVDQU   X7, -16(DI)(DX*1)
 	CMPQ      trailer+32(FP), $0x00
-	JE        no_trailer_138
+	JE        no_trailer_255
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+104(FP)
 
-no_trailer_138:
+no_trailer_255:
 	JMP finish
 
 stream:
-	MOVQ 32(AX), R10
-	ADDQ $0x0f, R10
-	SHRQ $0x04, R10
-	ADDQ 48(AX), R10
-	CMPL 40(AX), $0x00
-	JNE  continue
-	ADDQ $0x02, R10
-	JMP  first_batch
+	MOVQ    56(AX), CX
+	MOVQ    CX, 128(SP)
+	MOVQ    64(AX), CX
+	MOVQ    CX, 136(SP)
+	XORL    CX, CX
+	MOVQ    CX, 152(SP)
+	MOVQ    CX, 416(SP)
+	MOVQ    32(AX), R10
+	ADDQ    $0x0f, R10
+	SHRQ    $0x04, R10
+	ADDQ    48(AX), R10
+	CMPL    40(AX), $0x00
+	JNE     continue
+	ADDQ    $0x02, R10
+	CMPQ    DX, $0x000000e0
+	JAE     first_batch
+	MOVQ    DI, 424(SP)
+	MOVQ    DX, 432(SP)
+	ADDQ    152(SP), DX
+	ADDQ    136(SP), DX
+	MOVL    $0x000000e0, CX
+	CMPQ    DX, CX
+	CMOVQHI CX, DX
+	MOVQ    DX, 416(SP)
+	LEAQ    160(SP), DI
+	JMP     first_batch
 
 continue:
 	MOVL       40(AX), R11
@@ -7276,7 +8331,7 @@ short:
 
 short_block:
 	CMPQ    R12, $0x08
-	JB      four_bytes_139
+	JB      four_bytes_256
 	MOVQ    (SI), AX
 	MOVQ    -8(SI)(R12*1), R11
 	MOVL    $0x0000000f, CX
@@ -7286,11 +8341,11 @@ short_block:
 	SHRQ    $0x08, R11
 	VMOVQ   AX, X12
 	VPINSRQ $0x01, R11, X12, X12
-	JMP     loaded_142
+	JMP     loaded_259
 
-four_bytes_139:
+four_bytes_256:
 	CMPQ  R12, $0x04
-	JB    one_byte_140
+	JB    one_byte_257
 	MOVL  (SI), AX
 	MOVL  -4(SI)(R12*1), R11
 	LEAL  -4(R12), CX
@@ -7298,11 +8353,11 @@ four_bytes_139:
 	SHLQ  CL, R11
 	ORQ   R11, AX
 	VMOVQ AX, X12
-	JMP   loaded_142
+	JMP   loaded_259
 
-one_byte_140:
+one_byte_257:
 	TESTQ   R12, R12
-	JZ      no_bytes_141
+	JZ      no_bytes_258
 	MOVBLZX (SI), AX
 	MOVL    R12, CX
 	SHRL    $0x01, CX
@@ -7316,52 +8371,52 @@ one_byte_140:
 	SHLL    CL, R11
 	ORL     R11, AX
 	VMOVQ   AX, X12
-	JMP     loaded_142
+	JMP     loaded_259
 
-no_bytes_141:
+no_bytes_258:
 	VPXOR X12, X12, X12
 
-loaded_142:
+loaded_259:
 	XORL AX, AX
 
 short_loaded:
 	TESTB       $0x10, AL
-	JZ          alone_143
+	JZ          alone_260
 	VMOVDQU     -16(SI)(AX*1), X13
 	VINSERTI128 $0x01, X12, Y13, Y12
 
-alone_143:
+alone_260:
 	VMOVDQU Y12, 32(R9)
 	CMPQ    R12, $0x00000080
-	JHI     upper_half_144
+	JHI     upper_half_261
 	CMPQ    R12, $0x00000040
-	JHI     upper_half_145
+	JHI     upper_half_262
 	CMPQ    R12, $0x00000020
-	JHI     upper_half_146
+	JHI     upper_half_263
 	JMP     short_1
 
-upper_half_146:
+upper_half_263:
 	JMP short_2
 
-upper_half_145:
+upper_half_262:
 	CMPQ R12, $0x00000060
-	JHI  upper_half_147
+	JHI  upper_half_264
 	JMP  short_3
 
-upper_half_147:
+upper_half_264:
 	JMP short_4
 
-upper_half_144:
+upper_half_261:
 	CMPQ R12, $0x000000c0
-	JHI  upper_half_148
+	JHI  upper_half_265
 	CMPQ R12, $0x000000a0
-	JHI  upper_half_149
+	JHI  upper_half_266
 	JMP  short_5
 
-upper_half_149:
+upper_half_266:
 	JMP short_6
 
-upper_half_148:
+upper_half_265:
 	JMP short_7
 
 short_0:
@@ -7369,20 +8424,20 @@ short_0:
 	MOVL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
 	CMPL           240(R8), $0x0c
-	JB             ten_rounds_151
-	JE             twelve_rounds_150
+	JB             ten_rounds_268
+	JE             twelve_rounds_267
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VBROADCASTI128 32(R8), Y8
 	VAESENC        Y8, Y0, Y0
 
-twelve_rounds_150:
+twelve_rounds_267:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VBROADCASTI128 64(R8), Y8
 	VAESENC        Y8, Y0, Y0
 
-ten_rounds_151:
+ten_rounds_268:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VBROADCASTI128 96(R8), Y8
@@ -7412,8 +8467,8 @@ short_1:
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
 	CMPL           240(R8), $0x0c
-	JB             ten_rounds_153
-	JE             twelve_rounds_152
+	JB             ten_rounds_270
+	JE             twelve_rounds_269
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7421,7 +8476,7 @@ short_1:
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
 
-twelve_rounds_152:
+twelve_rounds_269:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7429,7 +8484,7 @@ twelve_rounds_152:
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
 
-ten_rounds_153:
+ten_rounds_270:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7475,34 +8530,34 @@ ten_rounds_153:
 	VAESENCLAST    Y15, Y1, Y1
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_154
+	JZ             alone_271
 	VMOVDQU        X1, (DI)
 	VEXTRACTI128   $0x01, Y1, X1
 
-alone_154:
+alone_271:
 	VMOVDQU X1, 32(R9)
 	CMPQ    DX, $0x10
-	JAE     whole_156
+	JAE     whole_273
 	CMPQ    DX, $0x08
-	JB      four_bytes_157
+	JB      four_bytes_274
 	MOVQ    32(R9), AX
 	MOVQ    AX, (DI)
 	MOVQ    24(R9)(DX*1), AX
 	MOVQ    AX, -8(DI)(DX*1)
-	JMP     stored_155
+	JMP     stored_272
 
-four_bytes_157:
+four_bytes_274:
 	CMPQ DX, $0x04
-	JB   one_byte_158
+	JB   one_byte_275
 	MOVL 32(R9), AX
 	MOVL AX, (DI)
 	MOVL 28(R9)(DX*1), AX
 	MOVL AX, -4(DI)(DX*1)
-	JMP  stored_155
+	JMP  stored_272
 
-one_byte_158:
+one_byte_275:
 	TESTQ DX, DX
-	JZ    stored_155
+	JZ    stored_272
 	MOVB  32(R9), AL
 	MOVB  AL, (DI)
 	MOVQ  DX, CX
@@ -7511,9 +8566,9 @@ one_byte_158:
 	MOVB  AL, (DI)(CX*1)
 	MOVB  31(R9)(DX*1), AL
 	MOVB  AL, -1(DI)(DX*1)
-	JMP   stored_155
+	JMP   stored_272
 
-whole_156:
+whole_273:
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
 	VPSHUFB   X12, X1, X1
@@ -7521,13 +8576,13 @@ whole_156:
 	VPBLENDVB X12, X13, X1, X1
 	VMOVDQU   X1, -16(DI)(DX*1)
 
-stored_155:
+stored_272:
 	CMPQ    trailer+32(FP), $0x00
-	JE      no_trailer_159
+	JE      no_trailer_276
 	MOVBLZX 32(R9)(R13*1), AX
 	MOVQ    AX, last+104(FP)
 
-no_trailer_159:
+no_trailer_276:
 	JMP finish_short
 
 short_2:
@@ -7537,8 +8592,8 @@ short_2:
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
 	CMPL           240(R8), $0x0c
-	JB             ten_rounds_161
-	JE             twelve_rounds_160
+	JB             ten_rounds_278
+	JE             twelve_rounds_277
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7548,7 +8603,7 @@ short_2:
 	VAESENC        Y8, Y1, Y1
 	VAESENC        Y8, Y2, Y2
 
-twelve_rounds_160:
+twelve_rounds_277:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7558,7 +8613,7 @@ twelve_rounds_160:
 	VAESENC        Y8, Y1, Y1
 	VAESENC        Y8, Y2, Y2
 
-ten_rounds_161:
+ten_rounds_278:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7626,11 +8681,11 @@ ten_rounds_161:
 	VAESENCLAST    Y15, Y2, Y2
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_162
+	JZ             alone_279
 	VMOVDQU        X2, 32(DI)
 	VEXTRACTI128   $0x01, Y2, X2
 
-alone_162:
+alone_279:
 	VMOVDQU   X2, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -7639,11 +8694,11 @@ alone_162:
 	VPBLENDVB X12, X13, X2, X2
 	VMOVDQU   X2, -16(DI)(DX*1)
 	CMPQ      trailer+32(FP), $0x00
-	JE        no_trailer_164
+	JE        no_trailer_281
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+104(FP)
 
-no_trailer_164:
+no_trailer_281:
 	JMP finish_short
 
 short_3:
@@ -7654,8 +8709,8 @@ short_3:
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
 	CMPL           240(R8), $0x0c
-	JB             ten_rounds_166
-	JE             twelve_rounds_165
+	JB             ten_rounds_283
+	JE             twelve_rounds_282
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7667,7 +8722,7 @@ short_3:
 	VAESENC        Y8, Y2, Y2
 	VAESENC        Y8, Y3, Y3
 
-twelve_rounds_165:
+twelve_rounds_282:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7679,7 +8734,7 @@ twelve_rounds_165:
 	VAESENC        Y8, Y2, Y2
 	VAESENC        Y8, Y3, Y3
 
-ten_rounds_166:
+ten_rounds_283:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7769,11 +8824,11 @@ ten_rounds_166:
 	VAESENCLAST    Y15, Y3, Y3
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_167
+	JZ             alone_284
 	VMOVDQU        X3, 64(DI)
 	VEXTRACTI128   $0x01, Y3, X3
 
-alone_167:
+alone_284:
 	VMOVDQU   X3, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -7782,11 +8837,11 @@ alone_167:
 	VPBLENDVB X12, X13, X3, X3
 	VMOVDQU   X3, -16(DI)(DX*1)
 	CMPQ      trailer+32(FP), $0x00
-	JE        no_trailer_169
+	JE        no_trailer_286
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+104(FP)
 
-no_trailer_169:
+no_trailer_286:
 	JMP finish_short
 
 short_4:
@@ -7798,8 +8853,8 @@ short_4:
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
 	CMPL           240(R8), $0x0c
-	JB             ten_rounds_171
-	JE             twelve_rounds_170
+	JB             ten_rounds_288
+	JE             twelve_rounds_287
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7813,7 +8868,7 @@ short_4:
 	VAESENC        Y8, Y3, Y3
 	VAESENC        Y8, Y4, Y4
 
-twelve_rounds_170:
+twelve_rounds_287:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7827,7 +8882,7 @@ twelve_rounds_170:
 	VAESENC        Y8, Y3, Y3
 	VAESENC        Y8, Y4, Y4
 
-ten_rounds_171:
+ten_rounds_288:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7939,11 +8994,11 @@ ten_rounds_171:
 	VAESENCLAST    Y15, Y4, Y4
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_172
+	JZ             alone_289
 	VMOVDQU        X4, 96(DI)
 	VEXTRACTI128   $0x01, Y4, X4
 
-alone_172:
+alone_289:
 	VMOVDQU   X4, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -7952,11 +9007,11 @@ alone_172:
 	VPBLENDVB X12, X13, X4, X4
 	VMOVDQU   X4, -16(DI)(DX*1)
 	CMPQ      trailer+32(FP), $0x00
-	JE        no_trailer_174
+	JE        no_trailer_291
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+104(FP)
 
-no_trailer_174:
+no_trailer_291:
 	JMP finish_short
 
 short_5:
@@ -7969,8 +9024,8 @@ short_5:
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	CMPL           240(R8), $0x0c
-	JB             ten_rounds_176
-	JE             twelve_rounds_175
+	JB             ten_rounds_293
+	JE             twelve_rounds_292
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7986,7 +9041,7 @@ short_5:
 	VAESENC        Y8, Y4, Y4
 	VAESENC        Y8, Y5, Y5
 
-twelve_rounds_175:
+twelve_rounds_292:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8002,7 +9057,7 @@ twelve_rounds_175:
 	VAESENC        Y8, Y4, Y4
 	VAESENC        Y8, Y5, Y5
 
-ten_rounds_176:
+ten_rounds_293:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8136,11 +9191,11 @@ ten_rounds_176:
 	VAESENCLAST    Y15, Y5, Y5
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_177
+	JZ             alone_294
 	VMOVDQU        X5, 128(DI)
 	VEXTRACTI128   $0x01, Y5, X5
 
-alone_177:
+alone_294:
 	VMOVDQU   X5, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -8149,11 +9204,11 @@ alone_177:
 	VPBLENDVB X12, X13, X5, X5
 	VMOVDQU   X5, -16(DI)(DX*1)
 	CMPQ      trailer+32(FP), $0x00
-	JE        no_trailer_179
+	JE        no_trailer_296
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+104(FP)
 
-no_trailer_179:
+no_trailer_296:
 	JMP finish_short
 
 short_6:
@@ -8167,8 +9222,8 @@ short_6:
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	CMPL           240(R8), $0x0c
-	JB             ten_rounds_181
-	JE             twelve_rounds_180
+	JB             ten_rounds_298
+	JE             twelve_rounds_297
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8186,7 +9241,7 @@ short_6:
 	VAESENC        Y8, Y5, Y5
 	VAESENC        Y8, Y6, Y6
 
-twelve_rounds_180:
+twelve_rounds_297:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8204,7 +9259,7 @@ twelve_rounds_180:
 	VAESENC        Y8, Y5, Y5
 	VAESENC        Y8, Y6, Y6
 
-ten_rounds_181:
+ten_rounds_298:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8360,11 +9415,11 @@ ten_rounds_181:
 	VAESENCLAST    Y15, Y6, Y6
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_182
+	JZ             alone_299
 	VMOVDQU        X6, 160(DI)
 	VEXTRACTI128   $0x01, Y6, X6
 
-alone_182:
+alone_299:
 	VMOVDQU   X6, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -8373,11 +9428,11 @@ alone_182:
 	VPBLENDVB X12, X13, X6, X6
 	VMOVDQU   X6, -16(DI)(DX*1)
 	CMPQ      trailer+32(FP), $0x00
-	JE        no_trailer_184
+	JE        no_trailer_301
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+104(FP)
 
-no_trailer_184:
+no_trailer_301:
 	JMP finish_short
 
 short_7:
@@ -8392,8 +9447,8 @@ short_7:
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	VPXOR          vaesIndex<>+224(SB), Y8, Y7
 	CMPL           240(R8), $0x0c
-	JB             ten_rounds_186
-	JE             twelve_rounds_185
+	JB             ten_rounds_303
+	JE             twelve_rounds_302
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8413,7 +9468,7 @@ short_7:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-twelve_rounds_185:
+twelve_rounds_302:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8433,7 +9488,7 @@ twelve_rounds_185:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-ten_rounds_186:
+ten_rounds_303:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8611,11 +9666,11 @@ ten_rounds_186:
 	VAESENCLAST    Y15, Y7, Y7
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_187
+	JZ             alone_304
 	VMOVDQU        X7, 192(DI)
 	VEXTRACTI128   $0x01, Y7, X7
 
-alone_187:
+alone_304:
 	VMOVDQU   X7, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -8624,11 +9679,11 @@ alone_187:
 	VPBLENDVB X12, X13, X7, X7
 	VMOVDQU   X7, -16(DI)(DX*1)
 	CMPQ      trailer+32(FP), $0x00
-	JE        no_trailer_189
+	JE        no_trailer_306
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+104(FP)
 
-no_trailer_189:
+no_trailer_306:
 finish_short:
 	VEXTRACTI128 $0x01, Y9, X15
 	VPXOR        X15, X9, X9
@@ -8665,6 +9720,111 @@ finish_short:
 	RET
 
 finish:
+	CMPQ s+88(FP), $0x00
+	JE   no_seam_307
+	CMPQ 416(SP), $0x00
+	JE   no_seam_307
+	LEAQ 160(SP), AX
+	MOVQ 416(SP), DX
+	MOVQ $0x00000000, 416(SP)
+	MOVQ 424(SP), DI
+	MOVQ 432(SP), R13
+
+move_out_308:
+	SUBQ R13, DX
+	CMPQ AX, DI
+	JE   moved_310
+	SUBQ $0x20, R13
+	JB   less_311
+	XORL CX, CX
+
+move_312:
+	VMOVDQU (AX)(CX*1), Y0
+	VMOVDQU Y0, (DI)(CX*1)
+	ADDQ    $0x20, CX
+	CMPQ    CX, R13
+	JB      move_312
+	VMOVDQU (AX)(R13*1), Y0
+	VMOVDQU Y0, (DI)(R13*1)
+	ADDQ    $0x20, R13
+	JMP     moved_310
+
+less_311:
+	ADDQ    $0x20, R13
+	CMPQ    R13, $0x10
+	JB      less_313
+	VMOVDQU (AX), X0
+	VMOVDQU X0, (DI)
+	VMOVDQU -16(AX)(R13*1), X0
+	VMOVDQU X0, -16(DI)(R13*1)
+	JMP     moved_310
+
+less_313:
+	CMPQ R13, $0x08
+	JB   less_314
+	MOVQ (AX), CX
+	MOVQ CX, (DI)
+	MOVQ -8(AX)(R13*1), CX
+	MOVQ CX, -8(DI)(R13*1)
+	JMP  moved_310
+
+less_314:
+	CMPQ R13, $0x04
+	JB   less_315
+	MOVL (AX), CX
+	MOVL CX, (DI)
+	MOVL -4(AX)(R13*1), CX
+	MOVL CX, -4(DI)(R13*1)
+	JMP  moved_310
+
+less_315:
+	CMPQ R13, $0x02
+	JB   less_316
+	MOVW (AX), CX
+	MOVW CX, (DI)
+	MOVW -2(AX)(R13*1), CX
+	MOVW CX, -2(DI)(R13*1)
+	JMP  moved_310
+
+less_316:
+	TESTQ R13, R13
+	JZ    moved_310
+	MOVB  (AX), CL
+	MOVB  CL, (DI)
+
+moved_310:
+	ADDQ  R13, AX
+	TESTQ DX, DX
+	JZ    moved_out_309
+	MOVQ  152(SP), R13
+	TESTQ R13, R13
+	JNZ   taken_318
+
+empty_317:
+	MOVQ    136(SP), R13
+	TESTQ   R13, R13
+	JZ      moved_out_309
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
+	CMPQ    R13, 8(CX)
+	CMOVQHI 8(CX), R13
+	SUBQ    R13, 136(SP)
+	MOVQ    (CX), CX
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
+	TESTQ   R13, R13
+	JZ      empty_317
+
+taken_318:
+	CMPQ    R13, DX
+	CMOVQHI DX, R13
+	MOVQ    144(SP), DI
+	ADDQ    R13, 144(SP)
+	SUBQ    R13, 152(SP)
+	JMP     move_out_308
+
+moved_out_309:
+no_seam_307:
 	VPXOR        Y11, Y9, Y15
 	VPXOR        Y15, Y10, Y10
 	VEXTRACTI128 $0x01, Y9, X15

@@ -10,7 +10,7 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// Layout of Key, table, stream and run of package asm, in bytes. Package asm gets the same
+// Layout of Key, table and stream of package asm, in bytes. Package asm gets the same
 // numbers in a generated file and refuses to compile if its structs differ.
 const (
 	// keyStart is the first round key, with the IV added to its first 12 bytes
@@ -52,12 +52,8 @@ const (
 	streamSize    = 32
 	streamCounter = 40
 	streamFinal   = 48
-	streamNext    = 56
-	streamEnd     = 64
-
-	runText = 0
-	runSize = 8
-	runLen  = 16
+	streamPieces  = 56
+	streamRest    = 64
 )
 
 // roundKey is the memory of round key i of 1 to 14, counted as for AES-256.
@@ -86,11 +82,8 @@ func writeLayout(path string) error {
 		{"layoutSize", streamSize},
 		{"layoutCounter", streamCounter},
 		{"layoutFinal", streamFinal},
-		{"layoutNext", streamNext},
-		{"layoutEnd", streamEnd},
-		{"layoutRunText", runText},
-		{"layoutRunSize", runSize},
-		{"layoutRunLen", runLen},
+		{"layoutPieces", streamPieces},
+		{"layoutRest", streamRest},
 		{"shortPower", shortPower},
 		{"shortPad", shortPad},
 		{"longPower", longPower},

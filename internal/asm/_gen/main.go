@@ -13,6 +13,7 @@
 //	aes.go        rounds, and how hashing is woven into them
 //	tails.go      last blocks that are not whole
 //	plan.go       which register holds what, and the parameters
+//	pieces.go     texts in pieces
 //	seal.go       the seal kernel
 //	open.go       the open kernel
 //	setup.go      key expansion and powers of H

@@ -14,6 +14,12 @@ func (d design) openKernel() {
 	p := d.plan()
 	p.enter()
 
+	runs := openRuns{p.walk().withScratch(p.batchSize()), p.dst, p.left}
+	suspend := func(hash vec) {
+		runs.end()
+		p.suspendStream(hash)
+	}
+
 	mask, text := p.maskVector(), p.firstText()
 	trailerSize := func(to operand.Op) { MOVQ(arg("trailer"), to) }
 
@@ -41,7 +47,7 @@ func (d design) openKernel() {
 	move(p.lastRoundOfMask(p.state[mask]), p.frame.mask)
 	p.cryptVectors(p.state[text:])
 	p.moveOn(p.firstBatchSize())
-	p.nextBatch(p.suspendStream)
+	p.nextBatch(suspend)
 
 	Label("next")
 	CMPQ(p.left, operand.U32(p.batchSize()))
@@ -53,12 +59,12 @@ func (d design) openKernel() {
 	p.loadLastKey()
 	p.cryptVectors(p.state[:])
 	p.moveOn(p.batchSize())
-	p.nextBatch(p.suspendStream)
+	p.nextBatch(suspend)
 	CMPQ(p.left, operand.U32(p.batchSize()))
 	JAE(target("batch"))
 
 	Label("run_end")
-	p.nextRun(p.dst, "next")
+	runs.next(p.batchSize(), "next")
 
 	// Here less than a batch is left.
 	p.textSize(trailerSize)
@@ -78,10 +84,14 @@ func (d design) openKernel() {
 	}
 
 	Label("stream")
+	runs.begin(p.t0)
 	p.streamSlots()
 	CMPL(at(p.t0, streamCounter), operand.U8(0))
 	JNE(target("continue"))
 	ADDQ(operand.U8(2), p.slots)
+	CMPQ(p.left, operand.U32(p.firstBatchSize()))
+	JAE(target("first_batch"))
+	runs.start(p.firstBatchSize())
 	JMP(target("first_batch"))
 	Label("continue")
 	p.continueStream()
@@ -131,6 +141,7 @@ func (d design) openKernel() {
 	Label("finish_short")
 	finish(low(p.state[mask]))
 	Label("finish")
+	runs.end()
 	p.sum.plainMiddle(p.term)
 	finish(p.frame.mask)
 }

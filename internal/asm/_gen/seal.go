@@ -118,21 +118,11 @@ func (p plan) suspendStream(hash vec) {
 	p.leave()
 }
 
-// nextRun goes on to the next run of the stream, if there is one, and jumps to
-// more. to is what the run's address goes to. It falls through otherwise.
-func (p plan) nextRun(to operand.Op, more string) {
-	none := newLabel("no_run_")
-	MOVQ(arg("s"), p.t0)
-	TESTQ(p.t0, p.t0)
-	JZ(target(none))
-	MOVQ(at(p.t0, streamNext), p.t1)
-	CMPQ(p.t1, at(p.t0, streamEnd))
-	JE(target(none))
-	ADDQ(operand.U8(runLen), at(p.t0, streamNext))
-	MOVQ(at(p.t0, runText).Idx(p.t1, 1), to)
-	MOVQ(at(p.t0, runSize).Idx(p.t1, 1), p.left)
-	JMP(target(more))
-	Label(none)
+// walk is what a walk over pieces uses of p.
+func (p plan) walk() walk {
+	w := newWalk()
+	w.x, w.t, w.n, w.from = p.state[0], p.count, p.last, p.t0
+	return w
 }
 
 // moveOn steps over n bytes of text.
@@ -169,6 +159,8 @@ func (d design) sealKernel() {
 	TEXT(d.name+"Seal", NOSPLIT, "func("+textArguments+")")
 	p := d.plan()
 	p.enter()
+
+	runs := sealRuns{p.walk(), p.src, p.dst, p.left}
 
 	mask, text := p.maskVector(), p.firstText()
 	trailerSize := func(to operand.Op) {
@@ -216,7 +208,7 @@ func (d design) sealKernel() {
 	Label("second_batch")
 	CMPQ(p.left, operand.U32(p.batchSize()))
 	JAE(target("second_batch_whole"))
-	p.nextRun(p.src, "second_batch")
+	runs.next(p.batchSize(), "second_batch")
 	JMP(target("rest"))
 	Label("second_batch_whole")
 	encrypt(p.hashMemory(batchBehind, text, batchVectors))
@@ -233,7 +225,7 @@ func (d design) sealKernel() {
 	JAE(target("batch"))
 
 	Label("run_end")
-	p.nextRun(p.src, "next")
+	runs.next(p.batchSize(), "next")
 	// The slots that batch 0 has no text in; see rest.
 	run(p.hashMemory(batchBehind, 0, text))
 
@@ -270,13 +262,21 @@ func (d design) sealKernel() {
 	p.suspendStream(p.reduceGroup())
 
 	Label("stream")
+	runs.begin(p.t0)
 	p.streamSlots()
 	CMPL(at(p.t0, streamCounter), operand.U8(0))
 	JNE(target("continue"))
 	ADDQ(operand.U8(2), p.slots)
+	CMPQ(p.left, operand.U32(p.firstBatchSize()))
+	JAE(target("first_batch"))
+	runs.fill(p.firstBatchSize())
 	JMP(target("first_batch"))
 	Label("continue")
 	p.continueStream()
+	CMPQ(p.left, operand.U32(p.batchSize()))
+	JAE(target("continue_whole"))
+	runs.fill(p.batchSize())
+	Label("continue_whole")
 	encrypt(nil)
 	JMP(target("next"))
 

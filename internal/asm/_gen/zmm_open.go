@@ -15,6 +15,7 @@ func (p zmm) openKernel() {
 	TEXT("avx512Open", NOSPLIT, "func("+textArguments+") (ok, last uint64)")
 	trailerSize := func(to operand.Op) { MOVQ(arg("trailer"), to) }
 	frame := AllocLocal(zmmSize)
+	runs := openRuns{p.walk().withScratch(zmmBatchSize), p.dst, p.left}
 	p.enter()
 
 	// The results of a call that does not end the text.
@@ -56,7 +57,7 @@ func (p zmm) openKernel() {
 	Label("next")
 	CMPQ(p.left, operand.U32(zmmBatchSize))
 	JAE(target("batch"))
-	p.nextRun(p.dst, "next")
+	runs.next(zmmBatchSize, "next")
 
 	// Here less than a batch is left, and everything before it is hashed.
 	p.textSize(trailerSize)
@@ -80,13 +81,18 @@ func (p zmm) openKernel() {
 	p.startGroup()
 	JMP(target("next"))
 	Label("suspend")
+	runs.end()
 	p.suspendStream(block(p.carry))
 
 	Label("stream")
+	runs.begin(p.t0)
 	p.streamSlots()
 	CMPL(at(p.t0, streamCounter), operand.U8(0))
 	JNE(target("continue"))
 	ADDQ(operand.U8(2), p.slots)
+	CMPQ(p.left, operand.U32(zmmFirstBatchSize))
+	JAE(target("first_batch"))
+	runs.start(zmmFirstBatchSize)
 	JMP(target("first_batch"))
 	Label("continue")
 	p.continueStream()
@@ -121,6 +127,8 @@ func (p zmm) openKernel() {
 	}
 
 	Label("finish_long")
+	runs.n = p.deltas // free by now; size is not
+	runs.end()
 	p.addLengths()
 	// The tags are compared whole, in a time that does not depend on them.
 	Label("finish")

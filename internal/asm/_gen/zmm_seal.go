@@ -81,21 +81,11 @@ func (p zmm) suspendStream(hash vec) {
 	p.leave()
 }
 
-// nextRun goes on to the next run of the stream, if there is one, and jumps to
-// more. to is what the run's address goes to. It falls through otherwise.
-func (p zmm) nextRun(to operand.Op, more string) {
-	none := newLabel("no_run_")
-	MOVQ(arg("s"), p.t0)
-	TESTQ(p.t0, p.t0)
-	JZ(target(none))
-	MOVQ(at(p.t0, streamNext), p.t1)
-	CMPQ(p.t1, at(p.t0, streamEnd))
-	JE(target(none))
-	ADDQ(operand.U8(runLen), at(p.t0, streamNext))
-	MOVQ(at(p.t0, runText).Idx(p.t1, 1), to)
-	MOVQ(at(p.t0, runSize).Idx(p.t1, 1), p.left)
-	JMP(target(more))
-	Label(none)
+// walk is what a walk over pieces uses of p.
+func (p zmm) walk() walk {
+	w := newWalk()
+	w.x, w.t, w.n, w.from = half(p.state[0]), p.t1, p.size, p.t0
+	return w
 }
 
 // moveOn steps over n bytes of text.
@@ -121,6 +111,7 @@ func (p zmm) sealKernel() {
 		MOVQ(arg("trailer"), to)
 		SHRQ(operand.U8(8), to)
 	}
+	runs := sealRuns{p.walk(), p.src, p.dst, p.left}
 	p.enter()
 	MOVQ(arg("s"), p.t0)
 	TESTQ(p.t0, p.t0)
@@ -152,7 +143,7 @@ func (p zmm) sealKernel() {
 	Label("next")
 	CMPQ(p.left, operand.U32(zmmBatchSize))
 	JAE(target("batch"))
-	p.nextRun(p.src, "next")
+	runs.next(zmmBatchSize, "next")
 
 	// Here less than a batch is left, and the last batch is not hashed.
 	p.textSize(trailerSize)
@@ -187,13 +178,21 @@ func (p zmm) sealKernel() {
 	JMP(target("next"))
 
 	Label("stream")
+	runs.begin(p.t0)
 	p.streamSlots()
 	CMPL(at(p.t0, streamCounter), operand.U8(0))
 	JNE(target("continue"))
 	ADDQ(operand.U8(2), p.slots)
+	CMPQ(p.left, operand.U32(zmmFirstBatchSize))
+	JAE(target("first_batch"))
+	runs.fill(zmmFirstBatchSize)
 	JMP(target("first_batch"))
 	Label("continue")
 	p.continueStream()
+	CMPQ(p.left, operand.U32(zmmBatchSize))
+	JAE(target("continue_whole"))
+	runs.fill(zmmBatchSize)
+	Label("continue_whole")
 	p.rounds(zmmVectors, p.nextCounters())
 	p.sealVectors(zmmVectors, false, p.text)
 	p.addCarry(p.text[0])

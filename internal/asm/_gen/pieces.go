@@ -1,0 +1,288 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// Text in pieces.
+//
+// A stream may lie in many pieces, of any sizes: those that a seal reads from,
+// or an open writes to. The part of a piece that is in use is a run. A batch
+// that lies in one run is read from there, or written to there, as any other.
+// Where a run ends before a batch does, the batch has a seam:
+//
+//   - A seal moves what the batch has of each piece to the batch's place in the
+//     output, and seals it there.
+//   - An open writes the batch to the frame, and moves it from there to the
+//     pieces.
+//
+// So a seam moves one batch, whatever the sizes of the pieces, and batches are
+// encrypted and hashed by the same code everywhere.
+
+// walk goes over the pieces of a stream. What it needs to remember is in the
+// frame: the pieces belong to the caller and do not change.
+type walk struct {
+	next operand.Mem // address of the next piece, a slice
+	rest operand.Mem // bytes of this call's text in pieces from next on
+	text operand.Mem // address of what is left of the piece before next
+	size operand.Mem // its size
+
+	// Opens only: the batch with a seam, its size if it is still there, and
+	// what was left of the run that it begins in.
+	scratch, seam, runText, runSize operand.Mem
+
+	x    vec // scratch; as wide as what is moved at once
+	t    reg.GPPhysical
+	n    reg.GPPhysical
+	from reg.GPPhysical
+}
+
+// pieceSize is the size of a slice; its address and length come first.
+const pieceSize = 24
+
+func newWalk() walk {
+	state := AllocLocal(32)
+	return walk{next: state, rest: state.Offset(8), text: state.Offset(16), size: state.Offset(24)}
+}
+
+// withScratch adds what an open needs for a batch of size bytes.
+func (w walk) withScratch(size int) walk {
+	w.scratch = AllocLocal(size)
+	state := AllocLocal(32)
+	w.seam, w.runText, w.runSize = state, state.Offset(8), state.Offset(16)
+	return w
+}
+
+// begin starts the walk over the pieces of the stream at s, behind its first run.
+func (w walk) begin(s reg.GPPhysical) {
+	MOVQ(at(s, streamPieces), w.t)
+	MOVQ(w.t, w.next)
+	MOVQ(at(s, streamRest), w.t)
+	MOVQ(w.t, w.rest)
+	XORL(w.t.As32(), w.t.As32())
+	MOVQ(w.t, w.size)
+	if w.seam.Base != nil {
+		MOVQ(w.t, w.seam)
+	}
+}
+
+// take sets w.n to the size of the text at w.text, which goes on to the next
+// piece if need be. It jumps to end if this call's text ends.
+func (w walk) take(end string) {
+	empty, taken := newLabel("empty_"), newLabel("taken_")
+	MOVQ(w.size, w.n)
+	TESTQ(w.n, w.n)
+	JNZ(target(taken))
+	Label(empty)
+	MOVQ(w.rest, w.n)
+	TESTQ(w.n, w.n)
+	JZ(target(end))
+	MOVQ(w.next, w.t)
+	ADDQ(operand.U8(pieceSize), w.next)
+	// n = min(len(piece), rest)
+	CMPQ(w.n, at(w.t, 8))
+	CMOVQHI(at(w.t, 8), w.n)
+	SUBQ(w.n, w.rest)
+	MOVQ(at(w.t, 0), w.t)
+	MOVQ(w.t, w.text)
+	MOVQ(w.n, w.size)
+	TESTQ(w.n, w.n)
+	JZ(target(empty))
+	Label(taken)
+}
+
+// use sets to to the address of the first w.n bytes at w.text, or less if most
+// is less, and steps over them.
+func (w walk) use(most operand.Op, to reg.GPPhysical) {
+	CMPQ(w.n, most)
+	CMOVQHI(most, w.n)
+	MOVQ(w.text, to)
+	ADDQ(w.n, w.text)
+	SUBQ(w.n, w.size)
+}
+
+// run makes all w.n bytes at w.text the next run.
+func (w walk) run(text, left reg.GPPhysical) {
+	MOVQ(w.text, text)
+	MOVQ(w.n, left)
+	MOVQ(operand.U32(0), w.size)
+}
+
+// move copies w.n bytes. Nothing else is read or written.
+func (w walk) move(from, to reg.GPPhysical) {
+	index := func(base, index reg.GPPhysical, n int) operand.Mem {
+		return operand.Mem{Base: base, Index: index, Scale: 1, Disp: n}
+	}
+	done, less := newLabel("moved_"), newLabel("less_")
+
+	// What is in place stays.
+	CMPQ(from, to)
+	JE(target(done))
+
+	// As many whole vectors as fit, and the last one again from its end.
+	size := int(w.x.Size())
+	loop := newLabel("move_")
+	SUBQ(operand.U8(size), w.n)
+	JB(target(less))
+	XORL(w.t.As32(), w.t.As32())
+	Label(loop)
+	VMOVDQU(index(from, w.t, 0), w.x)
+	VMOVDQU(w.x, index(to, w.t, 0))
+	ADDQ(operand.U8(size), w.t)
+	CMPQ(w.t, w.n)
+	JB(target(loop))
+	VMOVDQU(index(from, w.n, 0), w.x)
+	VMOVDQU(w.x, index(to, w.n, 0))
+	ADDQ(operand.U8(size), w.n)
+	JMP(target(done))
+
+	// Less than a vector: a power of two from the start, and from the end.
+	Label(less)
+	ADDQ(operand.U8(size), w.n)
+	ends := func(size int, mov func(a, b operand.Op), r operand.Op) {
+		less := newLabel("less_")
+		CMPQ(w.n, operand.U8(size))
+		JB(target(less))
+		mov(at(from, 0), r)
+		mov(r, at(to, 0))
+		mov(index(from, w.n, -size), r)
+		mov(r, index(to, w.n, -size))
+		JMP(target(done))
+		Label(less)
+	}
+	if size > 16 {
+		ends(16, VMOVDQU, low(w.x))
+	}
+	ends(8, MOVQ, w.t)
+	ends(4, MOVL, w.t.As32())
+	ends(2, MOVW, w.t.As16())
+	TESTQ(w.n, w.n)
+	JZ(target(done))
+	MOVB(at(from, 0), w.t.As8())
+	MOVB(w.t.As8(), at(to, 0))
+	Label(done)
+}
+
+// sealRuns is a walk of a seal.
+type sealRuns struct {
+	walk
+	src, dst, left reg.GPPhysical // as in the kernel's plan
+}
+
+// next goes on to the next run, or a batch of size bytes with a seam, if there
+// is more text, and jumps to more. It falls through otherwise.
+func (w sealRuns) next(size int, more string) {
+	none, seam := newLabel("no_run_"), newLabel("seam_")
+	CMPQ(arg("s"), operand.U8(0))
+	JE(target(none))
+	w.take(none)
+	TESTQ(w.left, w.left)
+	JNZ(target(seam))
+	// The last block of text is loaded together with bytes before it.
+	CMPQ(w.n, operand.U8(blockSize))
+	JB(target(seam))
+	w.run(w.src, w.left)
+	JMP(target(more))
+	Label(seam)
+	w.fill(size)
+	JMP(target(more))
+	Label(none)
+}
+
+// fill moves the w.left bytes at w.src, and as much of the text behind them as
+// a batch of size bytes takes, to w.dst, and makes that the run.
+func (w sealRuns) fill(size int) {
+	again, filled := newLabel("fill_"), newLabel("filled_")
+	MOVQ(w.left, w.n)
+	w.move(w.src, w.dst)
+	Label(again)
+	w.take(filled)
+	MOVL(operand.U32(size), w.t.As32())
+	SUBQ(w.left, w.t)
+	w.use(w.t, w.src)
+	to := w.from
+	LEAQ(operand.Mem{Base: w.dst, Index: w.left, Scale: 1}, to)
+	ADDQ(w.n, w.left)
+	w.move(w.src, to)
+	CMPQ(w.left, operand.U32(size))
+	JB(target(again))
+	Label(filled)
+	MOVQ(w.dst, w.src)
+}
+
+// openRuns is a walk of an open.
+type openRuns struct {
+	walk
+	dst, left reg.GPPhysical // as in the kernel's plan
+}
+
+// next goes on to the next run, or a batch of size bytes with a seam, if there
+// is more text, and jumps to more. It falls through otherwise.
+func (w openRuns) next(size int, more string) {
+	none, whole, seam := newLabel("no_run_"), newLabel("whole_"), newLabel("seam_")
+	CMPQ(arg("s"), operand.U8(0))
+	JE(target(none))
+	CMPQ(w.seam, operand.U8(0))
+	JE(target(whole))
+	TESTQ(w.left, w.left)
+	JNZ(target(none)) // it is still to be opened, and less than a batch
+	w.moveOut()
+	JMP(target(more))
+	Label(whole)
+	w.take(none)
+	TESTQ(w.left, w.left)
+	JNZ(target(seam))
+	w.run(w.dst, w.left)
+	JMP(target(more))
+	Label(seam)
+	w.start(size)
+	JMP(target(more))
+	Label(none)
+}
+
+// start makes the frame the run for a batch of size bytes, or less at the end,
+// of which w.left go to w.dst.
+func (w openRuns) start(size int) {
+	MOVQ(w.dst, w.runText)
+	MOVQ(w.left, w.runSize)
+	ADDQ(w.size, w.left)
+	ADDQ(w.rest, w.left)
+	MOVL(operand.U32(size), w.t.As32())
+	CMPQ(w.left, w.t)
+	CMOVQHI(w.t, w.left)
+	MOVQ(w.left, w.seam)
+	LEAQ(w.scratch, w.dst)
+}
+
+// moveOut moves the batch in the frame to its pieces.
+func (w openRuns) moveOut() {
+	again, done := newLabel("move_out_"), newLabel("moved_out_")
+	LEAQ(w.scratch, w.from)
+	MOVQ(w.seam, w.left)
+	MOVQ(operand.U32(0), w.seam)
+	MOVQ(w.runText, w.dst)
+	MOVQ(w.runSize, w.n)
+	Label(again)
+	SUBQ(w.n, w.left)
+	w.move(w.from, w.dst)
+	ADDQ(w.n, w.from)
+	TESTQ(w.left, w.left)
+	JZ(target(done))
+	w.take(done)
+	w.use(w.left, w.dst)
+	JMP(target(again))
+	Label(done)
+}
+
+// end is moveOut where a call ends, if there is a batch in the frame.
+func (w openRuns) end() {
+	none := newLabel("no_seam_")
+	CMPQ(arg("s"), operand.U8(0))
+	JE(target(none))
+	CMPQ(w.seam, operand.U8(0))
+	JE(target(none))
+	w.moveOut()
+	Label(none)
+}
