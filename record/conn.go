@@ -112,16 +112,15 @@ type Conn struct {
 	readLock sync.Mutex
 	in       Reader
 
-	// writeLock is a semaphore rather than a mutex so that Close can stop
-	// waiting for it. It covers out, its Sealer, and writes to the transport.
-	writeLock chan struct{}
+	// writeLock covers out, its Sealer, and writes to the transport. Close can
+	// stop waiting for it.
+	writeLock semaphore
 	out       Writer
 
 	// left says that the holder of writeLock has more to do before it gives the
-	// lock back, on account of failure or abandoned.
-	left      atomic.Bool
-	failure   atomic.Pointer[failure] // set once, by the Read that finds it
-	abandoned atomic.Bool             // Close has not got the lock
+	// lock back, on account of failure.
+	left    atomic.Bool
+	failure atomic.Pointer[failure] // set once, by the Read that finds it
 
 	// peerUpdate says what the Sealer has not been told of: peerUpdated and
 	// peerRequested.
@@ -192,8 +191,8 @@ func NewConn(transport net.Conn, cfg ConnConfig) (*Conn, error) {
 		transport: transport,
 		role:      cfg.Role,
 		hooks:     connHooks{cfg.HandleMessage, cfg.OnAlert},
-		writeLock: make(chan struct{}, 1),
 	}
+	c.writeLock.init()
 	c.in.init(transport, cfg.Opener, (*connReader)(c), ReaderConfig{
 		Unread:           cfg.Unread,
 		MaxMessageSize:   cfg.MaxHandshakeMessageSize,
@@ -370,21 +369,15 @@ func (c *Conn) Close() error {
 	}
 	wait := c.endWritesWithin(closeTimeout)
 	var alertErr error
-	if c.lockWriteWithin(wait) {
-		if c.failure.Load() == nil {
-			switch {
-			case c.out.err == nil:
-				alertErr = c.closeNotify()
-			case isTransportError(c.out.err):
-				alertErr = c.out.err
-			}
-			c.out.fail(net.ErrClosed)
+	if c.writeLock.lockWithin(wait, c.giveUpWriting) {
+		if c.failure.Load() == nil && c.out.err == nil {
+			alertErr = c.closeNotify()
+		} else if isTransportError(c.out.err) {
+			alertErr = c.out.err
 		}
-		c.endWrite()
+		c.giveUpWriting()
 	} else {
 		alertErr = &TransportError{Op: "write", Err: errWriteStalled}
-		c.abandoned.Store(true)
-		c.leave()
 	}
 	err := c.transport.Close()
 	c.closeRead()
@@ -414,26 +407,18 @@ func (c *Conn) endWritesWithin(wait time.Duration) time.Duration {
 	return max(0, deadline.Sub(now))
 }
 
-// lockWriteWithin takes the write lock if it is free in time.
-func (c *Conn) lockWriteWithin(wait time.Duration) bool {
-	select {
-	case c.writeLock <- struct{}{}:
-		return true
-	default:
+// giveUpWriting ends a direction that Close has closed, and gives the write lock
+// back.
+func (c *Conn) giveUpWriting() {
+	if c.failure.Load() == nil {
+		c.out.fail(net.ErrClosed)
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case c.writeLock <- struct{}{}:
-		return true
-	case <-timer.C:
-		return false
-	}
+	c.endWrite() // with the alert of failure
 }
 
 // beginWrite takes the write lock.
 func (c *Conn) beginWrite() error {
-	c.writeLock <- struct{}{}
+	c.writeLock.lock()
 	if c.closed.Load() {
 		c.endWrite()
 		return net.ErrClosed
@@ -446,25 +431,20 @@ func (c *Conn) beginWrite() error {
 func (c *Conn) endWrite() {
 	for {
 		c.settle()
-		// More may have been left since.
-		if !c.left.Load() {
+		// More may have been left since. Then whoever has the lock will see it.
+		if !c.left.Load() || !c.writeLock.tryLock() {
 			return
-		}
-		select {
-		case c.writeLock <- struct{}{}:
-		default:
-			return // whoever has the lock will see it
 		}
 	}
 }
 
 // settle is one round of endWrite.
 func (c *Conn) settle() {
-	defer func() { <-c.writeLock }()
+	defer c.writeLock.unlock()
 	if c.out.busy {
 		c.out.fail(ErrInterrupted) // the call has panicked
 	}
-	if !c.left.Swap(false) {
+	if !c.left.Load() || !c.left.Swap(false) {
 		return
 	}
 	if f := c.failure.Load(); f != nil && c.out.err == nil {
@@ -477,19 +457,14 @@ func (c *Conn) settle() {
 		}
 		c.out.fail(f.err)
 	}
-	if c.abandoned.Load() {
-		c.out.fail(net.ErrClosed)
-	}
 }
 
 // leave makes the holder of the write lock settle what has been noted, and does
 // so itself if there is none. It does not wait for the lock.
 func (c *Conn) leave() {
 	c.left.Store(true)
-	select {
-	case c.writeLock <- struct{}{}:
+	if c.writeLock.tryLock() {
 		c.endWrite()
-	default:
 	}
 }
 
@@ -631,9 +606,7 @@ func (c *Conn) Export() (sealer, opener *State, err error) {
 		return nil, nil, ErrInUse
 	}
 	defer c.unlockRead()
-	select {
-	case c.writeLock <- struct{}{}:
-	default:
+	if !c.writeLock.tryLock() {
 		return nil, nil, ErrInUse
 	}
 	defer c.endWrite()

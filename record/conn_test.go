@@ -698,6 +698,7 @@ func TestConnCloseStalled(t *testing.T) {
 		if got := describe(newFollower(t).take(t, b.out.Bytes())); got != "data:1" {
 			t.Errorf("sent %q", got)
 		}
+		synctest.Wait() // for what Close has left behind
 		if c.out.sealer.keys != nil {
 			t.Error("keys are still there")
 		}
@@ -1161,9 +1162,9 @@ func TestConnExportRefusals(t *testing.T) {
 	c.readLock.Lock()
 	check("a Read", ErrInUse)
 	c.readLock.Unlock()
-	c.writeLock <- struct{}{}
+	c.writeLock.lock()
 	check("a Write", ErrInUse)
-	<-c.writeLock
+	c.writeLock.unlock()
 	if n, err := c.Write([]byte("x")); n != 1 || err != nil {
 		t.Errorf("Write: %d, %v", n, err)
 	}
@@ -1196,7 +1197,7 @@ func TestConnPanics(t *testing.T) {
 
 	f := newPeer(t)
 	wire := append(f.record(22, message(4, 1), 0), f.record(23, []byte("x"), 0)...)
-	c, s, _ = faultyConn(t, wire, ConnConfig{HandleMessage: func(*Conn, []byte) error { panic("handler") }})
+	c, _, _ = faultyConn(t, wire, ConnConfig{HandleMessage: func(*Conn, []byte) error { panic("handler") }})
 	if recovered(func() { c.Read(make([]byte, 1)) }) == nil {
 		t.Fatal("no panic")
 	}

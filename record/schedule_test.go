@@ -159,11 +159,10 @@ type modelSide struct {
 	received int    // content read from the peer
 	alerts   []Alert
 
-	writeErr  error // final
-	readErr   error // final
-	halfShut  bool
-	closed    bool
-	keyUpdate int // requests made
+	writeErr error // final
+	readErr  error // final
+	halfShut bool
+	closed   bool
 }
 
 // runSchedule runs one connection and returns its fault.
