@@ -316,13 +316,14 @@ func TestEnvironment(t *testing.T) {
 		want             set // the most that may be left, if the machine has it
 		err              bool
 	}{
-		{"", "", of(AESNI, VAES), false},
-		{"-vaes", "", of(AESNI), false},
+		{"", "", of(AESNI, VAES, AVX512), false},
+		{"-avx512", "", of(AESNI, VAES), false},
+		{"-vaes", "", of(AESNI, AVX512), false},
 		{"-avx512,-vaes", "", of(AESNI), false},
-		{"-aesni", "", of(VAES), false},
+		{"-aesni", "", of(VAES, AVX512), false},
 		{"-avx512,-vaes,-aesni", "", of(), false},
-		{"-vaes,-sse2", "", of(AESNI, VAES), true},
-		{"vaes", "", of(AESNI, VAES), true},
+		{"-vaes,-sse2", "", of(AESNI, VAES, AVX512), true},
+		{"vaes", "", of(AESNI, VAES, AVX512), true},
 		{"", "cpu.aes=off", of(), false},
 		{"", "cpu.pclmulqdq=off", of(), false},
 		{"", "cpu.ssse3=off", of(), false},
@@ -330,6 +331,12 @@ func TestEnvironment(t *testing.T) {
 		{"", "cpu.avx=off", of(), false},
 		{"", "cpu.avx2=off", of(AESNI), false},
 		{"", "cpu.osxsave=off", of(), false},
+		{"", "cpu.bmi2=off", of(AESNI, VAES), false},
+		{"", "cpu.avx512=off", of(AESNI, VAES), false},
+		{"", "cpu.avx512f=off", of(AESNI, VAES), false},
+		{"", "cpu.avx512bw=off", of(AESNI, VAES), false},
+		{"", "cpu.avx512dq=off", of(AESNI, VAES), false},
+		{"", "cpu.avx512vl=off", of(AESNI, VAES), false},
 		{"-vaes", "cpu.avx2=off", of(AESNI), false},
 	} {
 		command := exec.Command(executable, "-test.run=^TestEnvironment$")
@@ -346,7 +353,7 @@ func TestEnvironment(t *testing.T) {
 			}
 		}
 		list = append(list, Portable)
-		want := fmt.Sprintf("%v %v ", list, list[0])
+		want := fmt.Sprintf("%v %v ", list, (machine.choose() & test.want).best())
 		got := string(out)
 		if !strings.HasPrefix(got, want) || test.err == strings.HasSuffix(got, " <nil>\n") {
 			t.Errorf("%s=%q GODEBUG=%q: %q, want %q and an error: %v", EnvCPU, test.removed, test.godebug, got, want, test.err)
