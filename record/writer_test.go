@@ -48,6 +48,7 @@ func TestWriterRecords(t *testing.T) {
 		{"two writes", SealerConfig{}, WriterConfig{}, write(data[:5*16384]), "data:16384 data:16384 data:16384 data:16384 data:16384", 2},
 		{"record size limit", SealerConfig{RecordSizeLimit: 64}, WriterConfig{}, write(data[:130]), "data:63 data:63 data:4", 1},
 		{"more records than one write takes", SealerConfig{RecordSizeLimit: 64}, WriterConfig{}, write(data[:63*129]), strings.Repeat(" data:63", 129)[1:], 2},
+		{"kept buffer", SealerConfig{}, WriterConfig{KeepBuffer: true}, write(data[:20000]), "data:16384 data:3616", 1},
 		{"padded", SealerConfig{Padding: PadToMultiple(4096)}, WriterConfig{}, write(data[:16384*2]), "data:16384 data:16384", 1},
 
 		{"no pieces", SealerConfig{}, WriterConfig{}, buffers(), "", 0},
@@ -106,21 +107,30 @@ func readAll(r io.Reader) func(*Writer) (int64, error) {
 // TestWriterReusesItsBuffer varies lengths over one buffer: every record ends
 // with its own content type.
 func TestWriterReusesItsBuffer(t *testing.T) {
-	var s stub
-	w, f := newTestWriter(t, &s, SealerConfig{}, WriterConfig{})
 	data := pattern(40000)
-	want := ""
-	for _, n := range []int{100, 10, 1, 16384, 3, 20000, 2, 40000, 1} {
-		if _, err := w.Write(data[:n]); err != nil {
-			t.Fatal(err)
+	for _, keep := range []bool{false, true} {
+		var s stub
+		w, f := newTestWriter(t, &s, SealerConfig{}, WriterConfig{KeepBuffer: keep})
+		want := ""
+		for _, n := range []int{100, 10, 1, 16384, 3, 20000, 2, 40000, 1} {
+			if _, err := w.Write(data[:n]); err != nil {
+				t.Fatal(err)
+			}
+			for n > 0 {
+				want += fmt.Sprintf(" data:%d", min(n, 16384))
+				n -= min(n, 16384)
+			}
 		}
-		for n > 0 {
-			want += fmt.Sprintf(" data:%d", min(n, 16384))
-			n -= min(n, 16384)
+		if got := describe(f.take(t, s.out.Bytes())); got != want[1:] {
+			t.Errorf("records %q, want %q", got, want[1:])
 		}
-	}
-	if got := describe(f.take(t, s.out.Bytes())); got != want[1:] {
-		t.Errorf("records %q, want %q", got, want[1:])
+		if (w.kept != nil) != keep {
+			t.Errorf("a buffer is kept: %v", w.kept != nil)
+		}
+		w.Close()
+		if w.kept != nil {
+			t.Error("a buffer is kept for ever")
+		}
 	}
 }
 
