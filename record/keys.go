@@ -72,7 +72,11 @@ func (k *trafficKeys) is(secret []byte) bool {
 // traffic keys have been computed, implementations SHOULD delete
 // client_/server_application_traffic_secret_N and its associated traffic
 // keys." (RFC 9846, Section 7.2)
+//
+// It leaves a secret of no bytes, of which no keys can be made, rather than one
+// of zeros: a copy of whoever holds k still finds k.
 func (k *trafficKeys) wipe() {
 	clear(k.secret())
+	*k.hidden = nil
 	k.protector.Wipe()
 }

@@ -3,6 +3,7 @@ package record
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"example.com/splitseal/aead"
 	"golang.org/x/crypto/cryptobyte"
@@ -24,13 +25,15 @@ import (
 // A State prints as its suite and direction only, with every verb of fmt, and
 // in JSON.
 //
-// A State must not be copied and is not safe for concurrent use.
+// A State must not be copied; should it be, it and its copies can still be used
+// once between them. All its uses may be called concurrently: one succeeds.
 type State struct {
 	noCopy noCopy
-	fields *stateFields // nil when used
+	fields *stateFields // nil if there never were any; copies share them
 }
 
 type stateFields struct {
+	used            atomic.Bool // whoever sets it owns hidden and unread
 	opener          bool
 	suite           *aead.Suite
 	hidden          *[]byte // the traffic secret; see hide
@@ -169,8 +172,7 @@ func ImportSealer(st *State, cfg SealerConfig) (*Sealer, error) {
 	s.generation = f.generation
 	s.requested, s.owed = f.requested, f.owed
 	s.install(k)
-	clear(f.secret())
-	st.fields = nil
+	f.forget()
 	return s, nil
 }
 
@@ -192,22 +194,43 @@ func ImportOpener(st *State, cfg OpenerConfig) (o *Opener, unread []byte, err er
 	o.epoch = EpochApplication
 	o.generation = f.generation
 	o.install(k)
-	clear(f.secret())
-	st.fields = nil
-	return o, f.unread, nil
+	unread = f.unread
+	f.forget()
+	return o, unread, nil
 }
 
-// open returns the fields of st and the keys they give, and leaves st as it is.
-func (st *State) open(opener bool) (*stateFields, *trafficKeys, error) {
+// take returns the fields of st, which nobody else gets, not even from a copy.
+func (st *State) take() (*stateFields, error) {
 	f := st.fields
-	if f == nil {
-		return nil, nil, ErrStateSpent
+	if f == nil || f.used.Swap(true) {
+		return nil, ErrStateSpent
+	}
+	return f, nil
+}
+
+// giveBack undoes take.
+func (f *stateFields) giveBack() { f.used.Store(false) }
+
+// forget ends fields that were taken, except for what is printed of them.
+func (f *stateFields) forget() {
+	clear(f.secret())
+	f.hidden, f.unread = nil, nil
+}
+
+// open takes the fields of st and makes the keys they give. On an error st is as
+// it was.
+func (st *State) open(opener bool) (*stateFields, *trafficKeys, error) {
+	f, err := st.take()
+	if err != nil {
+		return nil, nil, err
 	}
 	if f.opener != opener {
+		f.giveBack()
 		return nil, nil, ErrState
 	}
 	k, err := newTrafficKeys(f.suite, slices.Clone(f.secret()), f.seq)
 	if err != nil {
+		f.giveBack()
 		return nil, nil, err
 	}
 	return f, k, nil
@@ -224,18 +247,18 @@ func lower(a, b uint64) uint64 {
 // Reveal takes the secrets out of st and empties it. It returns
 // [ErrStateSpent] if st was used, and [ErrKeySetup].
 func (st *State) Reveal() (*Secrets, error) {
-	f := st.fields
-	if f == nil {
-		return nil, ErrStateSpent
+	f, err := st.take()
+	if err != nil {
+		return nil, err
 	}
 	keys, err := aead.DeriveTrafficKeys(f.suite, f.secret())
 	if err != nil {
+		f.giveBack()
 		return nil, fmt.Errorf("%w: %w", ErrKeySetup, err)
 	}
-	st.fields = nil
-	return &Secrets{
+	secrets := &Secrets{
 		Suite:              f.suite,
-		TrafficSecret:      f.secret(),
+		TrafficSecret:      slices.Clone(f.secret()),
 		Keys:               keys,
 		Seq:                f.seq,
 		Generation:         f.generation,
@@ -245,16 +268,18 @@ func (st *State) Reveal() (*Secrets, error) {
 		KeyUpdateRequested: f.requested,
 		KeyUpdateOwed:      f.owed,
 		Unread:             f.unread,
-	}, nil
+	}
+	f.forget()
+	return secrets, nil
 }
 
 // Encode returns st as bytes for [DecodeState] in another process, and empties
 // it. The bytes hold the traffic secret in the clear. It returns
 // [ErrStateSpent] if st was used.
 func (st *State) Encode() ([]byte, error) {
-	f := st.fields
-	if f == nil {
-		return nil, ErrStateSpent
+	f, err := st.take()
+	if err != nil {
+		return nil, err
 	}
 	var b cryptobyte.Builder
 	b.AddUint8(stateVersion)
@@ -269,10 +294,10 @@ func (st *State) Encode() ([]byte, error) {
 	b.AddUint32LengthPrefixed(func(b *cryptobyte.Builder) { b.AddBytes(f.unread) })
 	data, err := b.Bytes()
 	if err != nil {
+		f.giveBack()
 		return nil, ErrState // unread bytes of 4 GiB and more
 	}
-	clear(f.secret())
-	st.fields = nil
+	f.forget()
 	return data, nil
 }
 
@@ -338,7 +363,7 @@ func (st *State) MarshalText() ([]byte, error) { return []byte(st.text()), nil }
 
 func (st *State) text() string {
 	switch {
-	case st == nil || st.fields == nil:
+	case st == nil || st.fields == nil || st.fields.used.Load():
 		return "record.State(empty)"
 	case st.fields.opener:
 		return "record.State(opener, " + st.fields.suite.Name() + ", redacted)"

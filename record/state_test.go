@@ -113,6 +113,89 @@ func TestSealerState(t *testing.T) {
 	}
 }
 
+// TestStateOnce uses a State, a copy of it, and both at once, in every way. One
+// use succeeds; a second Sealer would repeat nonces, or seal under what is left of
+// a secret that was erased.
+func TestStateOnce(t *testing.T) {
+	newStates := func() (sealer, opener *State) {
+		sealer, err := newTestSealer(t, aead.AES128GCM(), EpochApplication, SealerConfig{}).Export()
+		if err != nil {
+			t.Fatal(err)
+		}
+		opener, err = newTestOpener(t, aead.AES128GCM(), EpochApplication, OpenerConfig{}).Export(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sealer, opener
+	}
+	uses := []struct {
+		name   string
+		opener bool
+		use    func(*State) error
+	}{
+		{"ImportSealer", false, func(st *State) error { _, err := ImportSealer(st, SealerConfig{}); return err }},
+		{"ImportOpener", true, func(st *State) error { _, _, err := ImportOpener(st, OpenerConfig{}); return err }},
+		{"Encode", false, func(st *State) error { _, err := st.Encode(); return err }},
+		{"Encode", true, func(st *State) error { _, err := st.Encode(); return err }},
+		{"Reveal", false, func(st *State) error { _, err := st.Reveal(); return err }},
+		{"Reveal", true, func(st *State) error { _, err := st.Reveal(); return err }},
+	}
+	for _, first := range uses {
+		for _, second := range uses {
+			if first.opener != second.opener {
+				continue
+			}
+			st, opener := newStates()
+			if first.opener {
+				st = opener
+			}
+			copied := &State{fields: st.fields}
+			if err := first.use(st); err != nil {
+				t.Fatal(err)
+			}
+			if err := second.use(copied); err != ErrStateSpent {
+				t.Errorf("%s, then %s of a copy: %v", first.name, second.name, err)
+			}
+			if text := copied.String(); text != "record.State(empty)" {
+				t.Errorf("a copy of what was used prints %s", text)
+			}
+		}
+	}
+	for range 100 {
+		st, _ := newStates()
+		results := make(chan error)
+		for range 4 {
+			go func() { _, err := ImportSealer(st, SealerConfig{}); results <- err }()
+		}
+		imported := 0
+		for range 4 {
+			if err := <-results; err == nil {
+				imported++
+			} else if err != ErrStateSpent {
+				t.Fatal(err)
+			}
+		}
+		if imported != 1 {
+			t.Fatalf("%d concurrent imports succeeded", imported)
+		}
+	}
+
+	// A copy of a Sealer that has ended makes nothing of a secret of zeros.
+	s := newTestSealer(t, aead.AES128GCM(), EpochApplication, SealerConfig{})
+	copied := &Sealer{keys: s.keys, epoch: s.epoch, limit: s.limit, soft: s.soft, hard: s.hard}
+	s.Wipe()
+	if _, err := copied.SealKeyUpdate(nil, false); !errors.Is(err, ErrKeySetup) {
+		t.Errorf("KeyUpdate of a copy: %v", err)
+	}
+	st, err := copied.Export()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ImportSealer(st, SealerConfig{}); !errors.Is(err, ErrKeySetup) {
+		t.Errorf("a copy was moved: %v", err)
+	}
+}
+
 func recode(t testing.TB, st *State) *State {
 	t.Helper()
 	data, err := st.Encode()
