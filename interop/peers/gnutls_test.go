@@ -123,7 +123,7 @@ func TestGnuTLS(t *testing.T) {
 // programs have no options.
 func TestLibgnutls(t *testing.T) {
 	tool(t, "gnutls", "gnutls-cli")
-	python := tool(t, "python", "python3")
+	python := python(t)
 	version := strings.Fields(firstLine(output(t, tool(t, "gnutls", "gnutls-cli"), "--version"), "gnutls-cli"))[1]
 	f := creds(t)
 	for _, role := range []string{asClient, asServer} {

@@ -245,6 +245,16 @@ func output(t testing.TB, name string, args ...string) string {
 	return string(out)
 }
 
+// printed is output without what the program says on standard error.
+func printed(t testing.TB, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(testContext(t), name, args...).Output()
+	if err != nil {
+		t.Fatalf("%s %s: %v", name, strings.Join(args, " "), err)
+	}
+	return string(out)
+}
+
 // firstLine returns the first line of s that holds part.
 func firstLine(s, part string) string {
 	for line := range strings.SplitSeq(s, "\n") {
@@ -271,6 +281,12 @@ func tool(t testing.TB, word, program string) string {
 	return path
 }
 
+// python returns the interpreter itself, not a wrapper that chooses one.
+func python(t testing.TB) string {
+	t.Helper()
+	return strings.TrimSpace(output(t, tool(t, "python", "python3"), "-c", "import sys; print(sys.executable)"))
+}
+
 func isFile(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular()
@@ -293,31 +309,33 @@ type ourSide struct {
 	keys   *lockedBuffer // key log
 }
 
-// tap keeps what came in, as far as it is of use.
+// tap keeps what went over the wire.
 type tap struct {
 	net.Conn
 	mu       sync.Mutex
 	received []byte
-	sent     []byte
-	keep     bool
+	chunks   []chunk // both ways
+}
+
+// chunk is what one call carried.
+type chunk struct {
+	sent bool
+	data []byte
 }
 
 func (p *tap) Read(b []byte) (int, error) {
 	n, err := p.Conn.Read(b)
-	if p.keep {
-		p.mu.Lock()
-		p.received = append(p.received, b[:n]...)
-		p.mu.Unlock()
-	}
+	p.mu.Lock()
+	p.received = append(p.received, b[:n]...)
+	p.chunks = append(p.chunks, chunk{false, bytes.Clone(b[:n])})
+	p.mu.Unlock()
 	return n, err
 }
 
 func (p *tap) Write(b []byte) (int, error) {
-	if p.keep {
-		p.mu.Lock()
-		p.sent = append(p.sent, b...)
-		p.mu.Unlock()
-	}
+	p.mu.Lock()
+	p.chunks = append(p.chunks, chunk{true, bytes.Clone(b)})
+	p.mu.Unlock()
 	return p.Conn.Write(b)
 }
 
@@ -393,7 +411,7 @@ func (l *listener) serve(config *tls.Config, padding func(int) int) *ourSide {
 func newSide(t testing.TB, raw net.Conn) *ourSide {
 	raw.SetDeadline(time.Now().Add(waitLimit))
 	t.Cleanup(func() { raw.Close() })
-	return &ourSide{raw: &tap{Conn: raw, keep: true}, keys: new(lockedBuffer)}
+	return &ourSide{raw: &tap{Conn: raw}, keys: new(lockedBuffer)}
 }
 
 // freePort returns a port that nobody listened on a moment ago.
@@ -455,13 +473,16 @@ type far struct {
 // sizes are the sizes of messages in bytes.
 var sizes = []int{0, 1, 2, 17, 1350, 16383, 16384, 16385, 50_000, 1 << 20}
 
+// textLetters are letters that no peer's program takes for a command.
+const textLetters = "abcdefghijlmnopstuvwxyz012345678"
+
 // message returns size bytes, which end in a newline if they are text.
 func message(size int, text bool) []byte {
 	p := make([]byte, size)
 	rand.Read(p)
 	if text {
 		for i := range p {
-			p[i] = "abcdefghijklmnopqrstuvwxyz012345"[p[i]&31]
+			p[i] = textLetters[p[i]&31]
 			if i%64 == 63 {
 				p[i] = '\n'
 			}
@@ -575,7 +596,7 @@ func truncated(t testing.TB, side *ourSide) {
 	}
 }
 
-// suiteNames are the suites that crypto/tls negotiates.
+// suites are those that crypto/tls negotiates.
 func suites() []*aead.Suite { return aead.Suites() }
 
 func wantSuite(t testing.TB, side *ourSide, suite *aead.Suite) {
@@ -585,7 +606,7 @@ func wantSuite(t testing.TB, side *ourSide, suite *aead.Suite) {
 	}
 }
 
-// opensslName returns the suite as a row shows it.
+// short returns the suite's name as a row shows it.
 func short(s *aead.Suite) string {
 	return strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(s.Name(), "TLS_"), "_SHA256"), "_SHA384")
 }

@@ -169,20 +169,17 @@ func (m *results) sorted() []*row {
 
 // peerWords says which word of package require a peer's rows stand under.
 var peerWords = map[string]string{
-	"curl":          "curl",
-	"GnuTLS":        "gnutls",
-	"libgnutls":     "gnutls",
-	"Java JSSE":     "java",
-	"nginx":         "nginx",
-	"Node.js":       "node",
-	"NSS":           "nss",
-	"OpenSSL":       "openssl",
-	"Python ssl":    "python",
-	"qtls-go1-20":   "qtls",
-	"tshark":        "tshark",
-	"crypto/tls":    "",
-	"x/net/http2":   "",
-	"crypto/tls 1.": "",
+	"curl":        "curl",
+	"GnuTLS":      "gnutls",
+	"libgnutls":   "gnutls",
+	"Java JSSE":   "java",
+	"nginx":       "nginx",
+	"Node.js":     "node",
+	"NSS":         "nss",
+	"OpenSSL":     "openssl",
+	"Python ssl":  "python",
+	"qtls-go1-20": "qtls",
+	"tshark":      "tshark",
 }
 
 // check compares the file with what was seen. Rows are compared without

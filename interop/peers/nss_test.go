@@ -28,7 +28,7 @@ func nssVersion(t *testing.T) string {
 		if len(libs) == 0 {
 			continue
 		}
-		python := tool(t, "python", "python3")
+		python := python(t)
 		return strings.TrimSpace(output(t, python, "-c",
 			"import ctypes; l = ctypes.CDLL('"+libs[0]+"'); l.NSS_GetVersion.restype = ctypes.c_char_p; print(l.NSS_GetVersion().decode())"))
 	}

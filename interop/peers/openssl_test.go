@@ -1,8 +1,10 @@
 package peers
 
 import (
+	"crypto/tls"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -92,6 +94,7 @@ func TestOpenSSL(t *testing.T) {
 				r.did(truncation)
 
 				opensslCommands(t, r, role, suite)
+				opensslResume(t, r, role, suite)
 			})
 		}
 	}
@@ -169,6 +172,49 @@ func opensslCommands(t *testing.T, r *row, role string, suite *aead.Suite) {
 	}
 	peerClosed(t, side)
 	r.did(closeNotify)
+}
+
+// opensslResume connects twice, the second time with the ticket of the first.
+func opensslResume(t *testing.T, r *row, role string, suite *aead.Suite) {
+	program, _ := opensslVersion(t)
+	f := creds(t)
+	session := filepath.Join(t.TempDir(), "session")
+	config := &tls.Config{ClientSessionCache: tls.NewLRUClientSessionCache(1)}
+	ln, port := listen(t), freePort(t)
+	var p *process
+	if role == asClient {
+		p = run(t, nil, program, "s_server", "-accept", "127.0.0.1:"+port, "-cert", f.cert, "-key", f.key, "-naccept", "2",
+			"-tls1_3", "-ciphersuites", suite.Name(), "-rev")
+	}
+	for i := range 2 {
+		var side *ourSide
+		if role == asClient {
+			side = dial(t, p, port, config, randomPadding)
+			io.WriteString(side, "hello\n")
+			if _, err := io.ReadFull(side, make([]byte, 6)); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			args := []string{"s_client", "-connect", ln.Addr().String(), "-CAfile", f.ca, "-quiet", "-tls1_3", "-ciphersuites", suite.Name()}
+			if i == 0 {
+				args = append(args, "-sess_out", session)
+			} else {
+				args = append(args, "-sess_in", session)
+			}
+			p = run(t, nil, program, args...)
+			side = ln.serve(config, randomPadding)
+			talk(t, side, far{in: p.stdin, out: p.stdout}, 1350)
+		}
+		wantSuite(t, side, suite)
+		if got := side.ConnectionState().DidResume; got != (i == 1) {
+			t.Fatalf("connection %d resumed: %v", i, got)
+		}
+		closeFirst(t, side)
+		if role == asServer {
+			p.wait()
+		}
+	}
+	r.did(resumption)
 }
 
 func largest(sizes []int) int {

@@ -28,7 +28,7 @@ func bye(t testing.TB, side *ourSide) {
 // TestPython talks to Python's ssl. The suite and padding come from OpenSSL's
 // configuration file, since the module has no functions for them.
 func TestPython(t *testing.T) {
-	python := tool(t, "python", "python3")
+	python := python(t)
 	version := strings.TrimSpace(output(t, python, "-c",
 		"import ssl, sys; print(sys.version.split()[0], '/', ssl.OPENSSL_VERSION.split()[0], ssl.OPENSSL_VERSION.split()[1])"))
 	if !strings.Contains(version, "/ OpenSSL 3") {
