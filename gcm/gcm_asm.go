@@ -17,7 +17,7 @@ func (k *key) init(key []byte, nonceSize, tagSize int) error {
 		k.generic = new(genericKey)
 		return k.generic.init(key, nonceSize, tagSize)
 	}
-	k.kernels.Init(b, key, nil, true)
+	k.kernels.Init(b, key, nil)
 	return nil
 }
 
@@ -66,8 +66,7 @@ func (k *key) openPieces(pieces [][]byte, nonce, buf, additionalData []byte) boo
 	return openPieces(&k.kernels, pieces, buf, nonceOf(nonce), k.kernels.AD(additionalData))
 }
 
-// recordKey is key for a RecordKey. It has one owner, so powers that only long
-// records need can wait for the first one.
+// recordKey is key for a RecordKey.
 type recordKey struct {
 	generic *genericRecordKey // nil if kernels serve this key
 	kernels asm.Key
@@ -79,7 +78,7 @@ func (k *recordKey) init(key []byte, iv *[NonceSize]byte) error {
 		k.generic = new(genericRecordKey)
 		return k.generic.init(key, iv)
 	}
-	k.kernels.Init(b, key, iv, false)
+	k.kernels.Init(b, key, iv)
 	return nil
 }
 

@@ -42,7 +42,8 @@ type fixture struct {
 	iv     [NonceSize]byte
 }
 
-func newFixture(t *testing.T, b Backend, keySize int, shared bool) *fixture {
+// newFixture returns a key, with the table for long texts if long is set.
+func newFixture(t *testing.T, b Backend, keySize int, long bool) *fixture {
 	t.Helper()
 	key := filled(keySize, byte(keySize))
 	block, err := aes.NewCipher(key)
@@ -55,7 +56,10 @@ func newFixture(t *testing.T, b Backend, keySize int, shared bool) *fixture {
 	}
 	f := &fixture{Key: new(Key), oracle: oracle, block: block}
 	copy(f.iv[:], filled(NonceSize, 77))
-	f.Init(b, key, &f.iv, shared)
+	f.Init(b, key, &f.iv)
+	if long {
+		f.makeLong()
+	}
 	return f
 }
 

@@ -3,21 +3,21 @@ package asm
 import (
 	"encoding/binary"
 	"math/bits"
+	"sync/atomic"
 	"unsafe"
 )
 
 // A Key is what kernels need to know of an AES key: its round keys and powers
 // of its hash key H, 480 bytes, and 2176 bytes more once there was a text that
-// is not short. It is set up by [Key.Init] and must not be copied
-// after that by anyone who means to wipe it.
+// is not short. It is set up by [Key.Init] and must not be copied after that.
 //
-// Seals and opens may run concurrently if Init was told that the key is shared.
+// Seals and opens may run concurrently, but not with [Key.Wipe].
 type Key struct {
 	start      [blockSize]byte     // first round key, with the IV added
 	rounds     [14][blockSize]byte // the others, right-aligned
 	roundCount uint32
 	backend    Backend
-	long       *longTable // nil until it is needed
+	long       atomic.Pointer[longTable] // nil until it is needed
 	short      shortTable
 }
 
@@ -31,11 +31,9 @@ type longTable struct {
 
 // Init sets up k for the backend b, which must be one of [Backends] and not
 // [Portable]. key is 16, 24 or 32 bytes long. iv is added to every nonce; nil
-// stands for zeros.
-//
-// A key that is not shared has one owner: it computes what only long texts
-// need when the first one comes.
-func (k *Key) Init(b Backend, key []byte, iv *[NonceSize]byte, shared bool) {
+// stands for zeros. What only long texts need is computed when the first one
+// comes.
+func (k *Key) Init(b Backend, key []byte, iv *[NonceSize]byte) {
 	k.backend = b
 	k.init(unsafe.SliceData(key), uint64(len(key)))
 	if iv != nil {
@@ -43,28 +41,26 @@ func (k *Key) Init(b Backend, key []byte, iv *[NonceSize]byte, shared bool) {
 		binary.LittleEndian.PutUint64(s[0:], binary.LittleEndian.Uint64(s[0:])^binary.LittleEndian.Uint64(iv[0:]))
 		binary.LittleEndian.PutUint32(s[8:], binary.LittleEndian.Uint32(s[8:])^binary.LittleEndian.Uint32(iv[8:]))
 	}
-	if shared {
-		k.makeLong()
-	}
 }
 
 // Backend returns the backend that k was set up for.
 func (k *Key) Backend() Backend { return k.backend }
 
-// makeLong makes the table for long texts.
+// makeLong makes the table for long texts. Calls that run at the same time each
+// make one, all the same, and one of them stays: no call waits for another.
 //
 //go:noinline
 func (k *Key) makeLong() {
 	long := new(longTable)
 	k.fill(long)
-	k.long = long
+	k.long.CompareAndSwap(nil, long)
 }
 
 // Wipe erases k, except for its backend. It must not be used after that, and
 // no other call may be running.
 func (k *Key) Wipe() {
-	if k.long != nil {
-		*k.long = longTable{}
+	if long := k.long.Load(); long != nil {
+		*long = longTable{}
 	}
 	*k = Key{backend: k.backend}
 }

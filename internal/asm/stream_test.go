@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"unsafe"
 )
@@ -299,16 +300,42 @@ func TestNonceAt(t *testing.T) {
 func TestWipe(t *testing.T) {
 	forEachKernel(t, func(t *testing.T, b Backend, keySize int) {
 		f := newFixture(t, b, keySize, true)
-		long := f.long
+		long := f.long.Load()
 		if *long == (longTable{}) {
-			t.Fatal("a shared key has no table for long texts")
+			t.Fatal("the table for long texts is empty")
 		}
 		f.Wipe()
 		if *long != (longTable{}) {
 			t.Error("the table for long texts is left")
 		}
 		if want := (Key{backend: b}); *f.Key != want {
-			t.Errorf("left: %+v", *f.Key)
+			t.Errorf("left: %+v", f.Key)
+		}
+	})
+}
+
+// TestFirstLongTexts has many goroutines seal the first long text of a key at
+// the same moment, when each may make the table.
+func TestFirstLongTexts(t *testing.T) {
+	text := filled(4000, 5)
+	forEachKernel(t, func(t *testing.T, b Backend, keySize int) {
+		for range 20 {
+			f := newFixture(t, b, keySize, false)
+			want := f.oracle.Seal(nil, f.nonce(Nonce{}), text, nil)
+			start := make(chan struct{})
+			var wg sync.WaitGroup
+			for range 8 {
+				wg.Go(func() {
+					out := make([]byte, len(want))
+					<-start
+					f.Seal(&out[0], &text[0], len(text), Nonce{}, AD{})
+					if !bytes.Equal(out, want) {
+						t.Error("sealed to something else")
+					}
+				})
+			}
+			close(start)
+			wg.Wait()
 		}
 	})
 }

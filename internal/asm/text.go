@@ -60,7 +60,7 @@ func (s *shape) down(offset int) int {
 
 // prepare makes sure that k has the powers for size bytes of text.
 func (k *Key) prepare(size int) {
-	if k.long == nil && size > shapes[k.backend].short {
+	if k.long.Load() == nil && size > shapes[k.backend].short {
 		k.makeLong()
 	}
 }
