@@ -297,7 +297,7 @@ func (c *Conn) WriteHandshake(messages []byte) error {
 		return err
 	}
 	defer c.endWrite()
-	if err := c.beforeRecord(); err != nil {
+	if err := c.writable(); err != nil {
 		return err
 	}
 	return c.writeError(c.out.WriteHandshake(messages))
@@ -317,7 +317,7 @@ func (c *Conn) KeyUpdate(request bool) error {
 		return err
 	}
 	defer c.endWrite()
-	if err := c.beforeRecord(); err != nil {
+	if err := c.writable(); err != nil {
 		return err
 	}
 	return c.writeError(c.out.KeyUpdate(request))
@@ -337,7 +337,7 @@ func (c *Conn) CloseWrite() error {
 	if c.out.err == ErrClosed {
 		return nil
 	}
-	if err := c.beforeRecord(); err != nil {
+	if err := c.writable(); err != nil {
 		return err
 	}
 	return c.writeError(c.closeNotify())
@@ -487,6 +487,14 @@ func (c *Conn) beforeRecord() error {
 		c.out.sealer.PeerKeyUpdate(seen&peerRequested != 0)
 	}
 	return nil
+}
+
+// writable returns why nothing may be sent: what came first, as every time.
+func (c *Conn) writable() error {
+	if c.out.err != nil {
+		return c.writeError(c.out.err)
+	}
+	return c.beforeRecord()
 }
 
 // beforeTransportWrite returns why not even sealed records may be sent.

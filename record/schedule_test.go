@@ -313,7 +313,7 @@ func (s *modelSide) noteWrite(call string, err error) {
 	// A Read may have found it behind the data that it returned.
 	readErr := s.conn.in.err
 	switch {
-	case s.writeErr != nil && s.writeErr != err && !(readErr != nil && err == readErr):
+	case s.writeErr != nil && s.writeErr != err:
 		s.t.Errorf("%s: %s: %v after %v", s.name, call, err, s.writeErr)
 	case s.halfShut && err != ErrClosed && err != readErr && !(call == "CloseWrite" && err == nil):
 		s.t.Errorf("%s: %s: %v after CloseWrite", s.name, call, err)
