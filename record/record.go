@@ -13,6 +13,11 @@
 // first. An [Opener] scatters: content lands in the caller's buffer, and only
 // the content type and the padding land elsewhere.
 //
+// Everything with I/O is a thin layer above them. A [Writer] and a [Reader] are
+// the two directions over a transport: several records in one write, many in one
+// read, nothing sealed twice and nothing lost at a deadline. A [Conn] joins them
+// to a [net.Conn] after its handshake, and obeys KeyUpdate messages and alerts.
+//
 // Every error works with [errors.Is], and each has one row in the table that
 // [AlertOf] reads. None is temporary: no error says that the same call may
 // succeed later by itself.
