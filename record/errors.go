@@ -107,9 +107,9 @@ var (
 	// but application keys, keys of an earlier epoch.
 	ErrEpoch = errors.New("record: not allowed in this epoch")
 
-	// ErrSecretReused refuses a traffic secret that is in use already: its
-	// keys would start again at sequence number zero.
-	ErrSecretReused = errors.New("record: traffic secret in use already")
+	// ErrSecretReused refuses a traffic secret that is or was in use: its keys
+	// would start again at sequence number zero.
+	ErrSecretReused = errors.New("record: traffic secret used before")
 
 	// ErrKeySetup says that keys could not be made from a traffic secret. The
 	// cause is wrapped beside it.

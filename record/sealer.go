@@ -1,6 +1,7 @@
 package record
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"math"
@@ -75,6 +76,10 @@ type Sealer struct {
 	earlyOver  bool // early keys were given up
 	messages   messageTracker
 
+	// before has the hashes of the secrets under earlier epochs, and none under
+	// application keys, which no others can follow.
+	before [][sha256.Size]byte
+
 	pieces [][]byte                    // scratch of SealGather
 	small  [messageHeaderSize + 1]byte // an alert or a KeyUpdate message
 }
@@ -135,9 +140,9 @@ func recordSizeLimit(limit int) (int, error) {
 //
 // It returns [ErrEpoch] if epoch does not come later than the present one,
 // [ErrHandshakePartial] if a handshake message is partly sealed or the last one
-// is not of a type that precedes these keys, [ErrSecretReused] if secret is the
-// one in use, [ErrKeySetup] if no keys can be made of it, or a final error.
-// It panics if suite is nil.
+// is not of a type that precedes these keys, [ErrSecretReused] if secret was
+// given to s before, [ErrKeySetup] if no keys can be made of it, or a final
+// error. It panics if suite is nil.
 //
 // Two Sealers, or a Sealer and other code, must never be given the same secret:
 // both would use each per-record nonce once.
@@ -157,7 +162,8 @@ func (s *Sealer) SetTrafficSecret(epoch Epoch, suite *aead.Suite, secret []byte)
 	if !s.messages.mayEnter(epoch) {
 		return ErrHandshakePartial
 	}
-	if s.keys.is(secret) {
+	hash := sha256.Sum256(secret)
+	if slices.Contains(s.before, hash) {
 		return ErrSecretReused
 	}
 	k, err := newTrafficKeys(suite, append([]byte(nil), secret...), 0)
@@ -166,6 +172,11 @@ func (s *Sealer) SetTrafficSecret(epoch Epoch, suite *aead.Suite, secret []byte)
 	}
 	s.install(k)
 	s.epoch = epoch
+	if epoch == EpochApplication {
+		s.before = nil
+	} else {
+		s.before = append(s.before, hash)
+	}
 	return nil
 }
 
@@ -189,7 +200,7 @@ func (s *Sealer) install(k *trafficKeys) {
 
 // AbandonEarlyData returns from [EpochEarly] to [EpochPlaintext], for a client
 // that must send a second ClientHello after early data. The early keys are
-// wiped and cannot be installed again.
+// wiped, and neither their epoch nor their secret can be installed again.
 //
 // It returns [ErrEpoch] in any other epoch, [ErrHandshakePartial] if a
 // handshake message is partly sealed, or a final error.

@@ -800,6 +800,29 @@ func TestSealerEpochs(t *testing.T) {
 	if err := o.SetTrafficSecret(EpochHandshake, suite, testSecret(suite, 1)); err != ErrSecretReused || o.Epoch() != EpochEarly {
 		t.Errorf("Opener: same secret: %v", err)
 	}
+	// Nor may one come back that was in use before.
+	abandoned := newTestSealer(t, suite, EpochEarly, SealerConfig{})
+	if err := abandoned.AbandonEarlyData(); err != nil {
+		t.Fatal(err)
+	}
+	returned := newTestSealer(t, suite, EpochEarly, SealerConfig{})
+	if err := returned.SetTrafficSecret(EpochHandshake, suite, testSecret(suite, 2)); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*Sealer{abandoned, returned} {
+		for epoch := s.Epoch() + 1; epoch <= EpochApplication; epoch++ {
+			want := ErrSecretReused
+			if epoch == EpochEarly {
+				want = ErrEpoch
+			}
+			if err := s.SetTrafficSecret(epoch, suite, testSecret(suite, 1)); err != want {
+				t.Errorf("early secret for %v: %v", epoch, err)
+			}
+		}
+		if err := s.SetTrafficSecret(EpochApplication, suite, testSecret(suite, 3)); err != nil || s.before != nil {
+			t.Errorf("new secret: %v, %d hashes kept", err, len(s.before))
+		}
+	}
 	for _, secret := range [][]byte{nil, make([]byte, 31), make([]byte, 33)} {
 		wantErr(t, "short secret", s.SetTrafficSecret(EpochHandshake, suite, secret), ErrKeySetup, AlertInternalError)
 		wantErr(t, "short secret", o.SetTrafficSecret(EpochHandshake, suite, secret), ErrKeySetup, AlertInternalError)
