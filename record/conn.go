@@ -237,7 +237,7 @@ func (c *Conn) WriteTo(w io.Writer) (n int64, err error) {
 
 // readError says that the connection is closed if that is why a read failed.
 func (c *Conn) readError(err error) error {
-	if c.closed.Load() && err == c.in.err && err != io.EOF {
+	if c.closed.Load() && err == c.in.err {
 		return net.ErrClosed
 	}
 	return err

@@ -160,8 +160,8 @@ func (h *configHandler) handleAlert(a Alert) {
 func (h *configHandler) handleFailure(error) {}
 
 // Read reads application data into p. It returns as soon as there is some, with
-// what more has been received in whole records, and never waits for more. The
-// rest of p may be used as working space and then holds zeros.
+// what more has been received in whole records, and never waits for more. What of
+// the rest of p has been used as working space holds zeros.
 //
 // An empty p reads nothing and returns no error.
 func (r *Reader) Read(p []byte) (n int, err error) {
@@ -309,7 +309,6 @@ func (r *Reader) open(p []byte) (n, need int) {
 	case ContentTypeHandshake:
 		err = r.handshake(rec.Content)
 	}
-	clear(rec.Content)
 	if err != nil {
 		r.fail(err)
 		return 0, 0
@@ -321,6 +320,7 @@ func (r *Reader) open(p []byte) (n, need int) {
 // alert obeys an alert of the peer.
 func (r *Reader) alert(content []byte) error {
 	a, err := ParseAlert(content)
+	clear(content) // before the caller's code, which may panic
 	if err != nil {
 		return err
 	}
@@ -350,7 +350,9 @@ func (r *Reader) handshake(content []byte) error {
 	if r.messages == nil {
 		r.messages = NewHandshakeReader(r.maxSize)
 	}
-	if err := r.messages.Append(content); err != nil {
+	err := r.messages.Append(content)
+	clear(content) // before the caller's code, which may panic
+	if err != nil {
 		return err
 	}
 	for {
@@ -412,7 +414,9 @@ func (r *Reader) fill() error {
 	}
 	r.end += n
 	if n > 0 {
-		r.pending = err
+		if err != nil && !isTimeout(err) { // that one comes again, or is out of date
+			r.pending = err
+		}
 		return nil
 	}
 	return r.transportError(err)
