@@ -215,6 +215,10 @@ func (a *AEAD) SealGather(dst, nonce []byte, pieces [][]byte, additionalData []b
 	}
 	checkApart(out, nonce, overlapNonce)
 	checkApart(out, additionalData, overlapAdditionalData)
+	if k := a.key.kernel(); k != nil {
+		sealPieces(k, out, pieces, nonceOf(nonce), k.AD(additionalData))
+		return ret
+	}
 	a.key.sealPieces(out, nonce, pieces, additionalData)
 	return ret
 }
@@ -347,18 +351,25 @@ func (a *AEAD) OpenScatter(pieces [][]byte, nonce, ciphertext, additionalData []
 	if mem.InexactPieces(ciphertext, pieces) {
 		panic(overlapText)
 	}
-	if mem.SelfOverlap(pieces) {
+	around, apart := mem.Apart(pieces)
+	if !apart {
 		panic("gcm: output pieces overlap each other")
 	}
 	checkApart(ciphertext, nonce, overlapNonce)
 	checkApart(ciphertext, additionalData, overlapAdditionalData)
-	if mem.AnyOverlap(nonce, pieces) {
+	if around.Overlaps(nonce) && mem.AnyOverlap(nonce, pieces) {
 		panic(overlapNonce)
 	}
-	if mem.AnyOverlap(additionalData, pieces) {
+	if around.Overlaps(additionalData) && mem.AnyOverlap(additionalData, pieces) {
 		panic(overlapAdditionalData)
 	}
-	if !a.key.openPieces(pieces, nonce, ciphertext, additionalData) {
+	var ok bool
+	if k := a.key.kernel(); k != nil {
+		ok = openPieces(k, pieces, ciphertext, nonceOf(nonce), k.AD(additionalData))
+	} else {
+		ok = a.key.openPieces(pieces, nonce, ciphertext, additionalData)
+	}
+	if !ok {
 		for _, p := range pieces {
 			clear(p)
 		}
@@ -526,6 +537,10 @@ func (k *RecordKey) SealGather(out []byte, seq, ad uint64, adSize int, pieces []
 	}
 	if mem.InexactPieces(out, pieces) {
 		panic(overlapText)
+	}
+	if kernel := k.key.kernel(); kernel != nil {
+		sealPieces(kernel, out, pieces, asm.NonceAt(seq), asm.ADOf(ad, adSize))
+		return
 	}
 	k.key.sealPieces(out, seq, ad, adSize, pieces)
 }

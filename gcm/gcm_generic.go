@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"slices"
 	"sync"
+
+	"example.com/splitseal/internal/mem"
 )
 
 // A backend is two types, key and recordKey, which gcm_noasm.go (and its
@@ -118,7 +120,7 @@ func (k *genericKey) sealPieces(out, nonce []byte, pieces [][]byte, additionalDa
 		k.seal(out, nonce, pieces[0], additionalData)
 		return
 	}
-	n := gather(out, pieces)
+	n := mem.Gather(out, pieces)
 	k.sealText(out, nonce, out[:n], additionalData)
 }
 
@@ -130,7 +132,7 @@ func (k *genericKey) open(prefix, nonce, buf, additionalData []byte) bool {
 	if !k.openText(buf[:len(buf)-k.aead.Overhead()], nonce, buf, additionalData) {
 		return false
 	}
-	moveOut(prefix, buf)
+	mem.MoveOut(prefix, buf[:len(prefix)], true)
 	return true
 }
 
@@ -141,10 +143,7 @@ func (k *genericKey) openPieces(pieces [][]byte, nonce, buf, additionalData []by
 	if !k.openText(buf[:len(buf)-k.aead.Overhead()], nonce, buf, additionalData) {
 		return false
 	}
-	for _, p := range pieces {
-		moveOut(p, buf)
-		buf = buf[len(p):]
-	}
+	mem.Scatter(pieces, buf, true)
 	return true
 }
 
@@ -193,32 +192,12 @@ func (k *genericRecordKey) bytes(ad uint64, adSize int) []byte {
 	return k.ad[len(k.ad)-adSize:]
 }
 
-// gather copies pieces to the front of out, one after the other, and returns
-// their total size.
-func gather(out []byte, pieces [][]byte) int {
-	n := 0
-	for _, p := range pieces {
-		n += move(out[n:], p)
-	}
-	return n
-}
-
 // move is copy, except that text already in place costs nothing.
 func move(dst, src []byte) int {
 	if len(src) > 0 && &dst[0] == &src[0] {
 		return len(src)
 	}
 	return copy(dst, src)
-}
-
-// moveOut fills dst from the front of src and leaves zeros there, unless both
-// are the same memory.
-func moveOut(dst, src []byte) {
-	if len(dst) == 0 || &dst[0] == &src[0] {
-		return
-	}
-	copy(dst, src)
-	clear(src[:len(dst)])
 }
 
 const portable = "portable"

@@ -43,11 +43,8 @@ func sealSplit(k *asm.Key, out, prefix []byte, n asm.Nonce, ad asm.AD) {
 	}
 }
 
+// sealPieces seals a list of pieces.
 func sealPieces(k *asm.Key, out []byte, pieces [][]byte, n asm.Nonce, ad asm.AD) {
-	if len(pieces) == 1 {
-		sealSplit(k, out, pieces[0], n, ad)
-		return
-	}
 	k.SealPieces(unsafe.SliceData(out), len(out)-TagSize, pieces, n, ad)
 }
 
@@ -71,9 +68,7 @@ func openSplit(k *asm.Key, prefix, buf []byte, n asm.Nonce, ad asm.AD) bool {
 	}
 }
 
+// openPieces opens buf to a list of pieces.
 func openPieces(k *asm.Key, pieces [][]byte, buf []byte, n asm.Nonce, ad asm.AD) bool {
-	if len(pieces) == 1 {
-		return openSplit(k, pieces[0], buf, n, ad)
-	}
 	return k.OpenPieces(pieces, unsafe.SliceData(buf), len(buf)-TagSize, n, ad)
 }

@@ -5185,7 +5185,7 @@ finish:
 
 // func aesniOpen(k *byte, dst *byte, src *byte, size uint64, trailer uint64, nonceLo uint64, nonceHi uint64, adLo uint64, adHi uint64, adBits uint64, textBits uint64, s *byte) (ok uint64, last uint64)
 // Requires: AES, AVX, CMOV, PCLMULQDQ
-TEXT ·aesniOpen(SB), NOSPLIT, $320-112
+TEXT ·aesniOpen(SB), NOSPLIT, $376-112
 	LEAQ    56(SP), R9
 	ANDQ    $-64, R9
 	MOVQ    k+0(FP), R8
@@ -5445,13 +5445,14 @@ ten_rounds_130:
 	JNZ         more_slots_132
 	CMPQ        s+88(FP), $0x00
 	JE          no_seam_133
-	CMPQ        288(SP), $0x00
+	CMPQ        344(SP), $0x00
 	JE          no_seam_133
-	LEAQ        160(SP), AX
-	MOVQ        288(SP), DX
-	MOVQ        $0x00000000, 288(SP)
-	MOVQ        296(SP), DI
-	MOVQ        304(SP), R13
+	LEAQ        216(SP), AX
+	ANDQ        $-64, AX
+	MOVQ        344(SP), DX
+	MOVQ        $0x00000000, 344(SP)
+	MOVQ        352(SP), DI
+	MOVQ        360(SP), R13
 
 move_out_134:
 	SUBQ R13, DX
@@ -5827,13 +5828,14 @@ ten_rounds_145:
 	JNZ         more_slots_147
 	CMPQ        s+88(FP), $0x00
 	JE          no_seam_148
-	CMPQ        288(SP), $0x00
+	CMPQ        344(SP), $0x00
 	JE          no_seam_148
-	LEAQ        160(SP), AX
-	MOVQ        288(SP), DX
-	MOVQ        $0x00000000, 288(SP)
-	MOVQ        296(SP), DI
-	MOVQ        304(SP), R13
+	LEAQ        216(SP), AX
+	ANDQ        $-64, AX
+	MOVQ        344(SP), DX
+	MOVQ        $0x00000000, 344(SP)
+	MOVQ        352(SP), DI
+	MOVQ        360(SP), R13
 
 move_out_149:
 	SUBQ R13, DX
@@ -5949,15 +5951,16 @@ within_group_146:
 run_end:
 	CMPQ  s+88(FP), $0x00
 	JE    no_run_159
-	CMPQ  288(SP), $0x00
+	CMPQ  344(SP), $0x00
 	JE    whole_160
 	TESTQ DX, DX
 	JNZ   no_run_159
-	LEAQ  160(SP), AX
-	MOVQ  288(SP), DX
-	MOVQ  $0x00000000, 288(SP)
-	MOVQ  296(SP), DI
-	MOVQ  304(SP), R13
+	LEAQ  216(SP), AX
+	ANDQ  $-64, AX
+	MOVQ  344(SP), DX
+	MOVQ  $0x00000000, 344(SP)
+	MOVQ  352(SP), DI
+	MOVQ  360(SP), R13
 
 move_out_162:
 	SUBQ R13, DX
@@ -6075,15 +6078,16 @@ taken_173:
 	JMP   next
 
 seam_161:
-	MOVQ    DI, 296(SP)
-	MOVQ    DX, 304(SP)
+	MOVQ    DI, 352(SP)
+	MOVQ    DX, 360(SP)
 	ADDQ    152(SP), DX
 	ADDQ    136(SP), DX
 	MOVL    $0x00000080, CX
 	CMPQ    DX, CX
 	CMOVQHI CX, DX
-	MOVQ    DX, 288(SP)
-	LEAQ    160(SP), DI
+	MOVQ    DX, 344(SP)
+	LEAQ    216(SP), DI
+	ANDQ    $-64, DI
 	JMP     next
 
 no_run_159:
@@ -7475,7 +7479,7 @@ stream:
 	MOVQ    CX, 136(SP)
 	XORL    CX, CX
 	MOVQ    CX, 152(SP)
-	MOVQ    CX, 288(SP)
+	MOVQ    CX, 344(SP)
 	MOVQ    32(AX), R10
 	ADDQ    $0x0f, R10
 	SHRQ    $0x04, R10
@@ -7485,15 +7489,16 @@ stream:
 	ADDQ    $0x02, R10
 	CMPQ    DX, $0x00000060
 	JAE     first_batch
-	MOVQ    DI, 296(SP)
-	MOVQ    DX, 304(SP)
+	MOVQ    DI, 352(SP)
+	MOVQ    DX, 360(SP)
 	ADDQ    152(SP), DX
 	ADDQ    136(SP), DX
 	MOVL    $0x00000060, CX
 	CMPQ    DX, CX
 	CMOVQHI CX, DX
-	MOVQ    DX, 288(SP)
-	LEAQ    160(SP), DI
+	MOVQ    DX, 344(SP)
+	LEAQ    216(SP), DI
+	ANDQ    $-64, DI
 	JMP     first_batch
 
 continue:
@@ -8616,13 +8621,14 @@ finish_short:
 finish:
 	CMPQ s+88(FP), $0x00
 	JE   no_seam_254
-	CMPQ 288(SP), $0x00
+	CMPQ 344(SP), $0x00
 	JE   no_seam_254
-	LEAQ 160(SP), AX
-	MOVQ 288(SP), DX
-	MOVQ $0x00000000, 288(SP)
-	MOVQ 296(SP), DI
-	MOVQ 304(SP), R13
+	LEAQ 216(SP), AX
+	ANDQ $-64, AX
+	MOVQ 344(SP), DX
+	MOVQ $0x00000000, 344(SP)
+	MOVQ 352(SP), DI
+	MOVQ 360(SP), R13
 
 move_out_255:
 	SUBQ R13, DX

@@ -3020,7 +3020,7 @@ finish:
 
 // func avx512Open(k *byte, dst *byte, src *byte, size uint64, trailer uint64, nonceLo uint64, nonceHi uint64, adLo uint64, adHi uint64, adBits uint64, textBits uint64, s *byte) (ok uint64, last uint64)
 // Requires: AVX, AVX2, AVX512BW, AVX512DQ, AVX512F, AVX512VL, BMI2, CMOV, PCLMULQDQ, VAES, VPCLMULQDQ
-TEXT ·avx512Open(SB), NOSPLIT, $384-112
+TEXT ·avx512Open(SB), NOSPLIT, $440-112
 	MOVQ            k+0(FP), R8
 	MOVQ            dst+8(FP), DI
 	MOVQ            src+16(FP), SI
@@ -3393,15 +3393,16 @@ next:
 	JAE   batch
 	CMPQ  s+88(FP), $0x00
 	JE    no_run_111
-	CMPQ  352(SP), $0x00
+	CMPQ  408(SP), $0x00
 	JE    whole_112
 	TESTQ DX, DX
 	JNZ   no_run_111
-	LEAQ  96(SP), AX
-	MOVQ  352(SP), DX
-	MOVQ  $0x00000000, 352(SP)
-	MOVQ  360(SP), DI
-	MOVQ  368(SP), R13
+	LEAQ  152(SP), AX
+	ANDQ  $-64, AX
+	MOVQ  408(SP), DX
+	MOVQ  $0x00000000, 408(SP)
+	MOVQ  416(SP), DI
+	MOVQ  424(SP), R13
 
 move_out_114:
 	SUBQ R13, DX
@@ -3528,15 +3529,16 @@ taken_126:
 	JMP   next
 
 seam_113:
-	MOVQ    DI, 360(SP)
-	MOVQ    DX, 368(SP)
+	MOVQ    DI, 416(SP)
+	MOVQ    DX, 424(SP)
 	ADDQ    88(SP), DX
 	ADDQ    72(SP), DX
 	MOVL    $0x00000100, CX
 	CMPQ    DX, CX
 	CMOVQHI CX, DX
-	MOVQ    DX, 352(SP)
-	LEAQ    96(SP), DI
+	MOVQ    DX, 408(SP)
+	LEAQ    152(SP), DI
+	ANDQ    $-64, DI
 	JMP     next
 
 no_run_111:
@@ -4042,13 +4044,14 @@ group_end:
 suspend:
 	CMPQ s+88(FP), $0x00
 	JE   no_seam_147
-	CMPQ 352(SP), $0x00
+	CMPQ 408(SP), $0x00
 	JE   no_seam_147
-	LEAQ 96(SP), AX
-	MOVQ 352(SP), DX
-	MOVQ $0x00000000, 352(SP)
-	MOVQ 360(SP), DI
-	MOVQ 368(SP), R13
+	LEAQ 152(SP), AX
+	ANDQ $-64, AX
+	MOVQ 408(SP), DX
+	MOVQ $0x00000000, 408(SP)
+	MOVQ 416(SP), DI
+	MOVQ 424(SP), R13
 
 move_out_148:
 	SUBQ R13, DX
@@ -4158,7 +4161,7 @@ stream:
 	MOVQ    CX, 72(SP)
 	XORL    CX, CX
 	MOVQ    CX, 88(SP)
-	MOVQ    CX, 352(SP)
+	MOVQ    CX, 408(SP)
 	MOVQ    32(AX), R10
 	ADDQ    $0x0f, R10
 	SHRQ    $0x04, R10
@@ -4168,15 +4171,16 @@ stream:
 	ADDQ    $0x02, R10
 	CMPQ    DX, $0x000000e0
 	JAE     first_batch
-	MOVQ    DI, 360(SP)
-	MOVQ    DX, 368(SP)
+	MOVQ    DI, 416(SP)
+	MOVQ    DX, 424(SP)
 	ADDQ    88(SP), DX
 	ADDQ    72(SP), DX
 	MOVL    $0x000000e0, CX
 	CMPQ    DX, CX
 	CMOVQHI CX, DX
-	MOVQ    DX, 352(SP)
-	LEAQ    96(SP), DI
+	MOVQ    DX, 408(SP)
+	LEAQ    152(SP), DI
+	ANDQ    $-64, DI
 	JMP     first_batch
 
 continue:
@@ -4725,13 +4729,14 @@ no_trailer_178:
 finish_long:
 	CMPQ s+88(FP), $0x00
 	JE   no_seam_179
-	CMPQ 352(SP), $0x00
+	CMPQ 408(SP), $0x00
 	JE   no_seam_179
-	LEAQ 96(SP), AX
-	MOVQ 352(SP), DX
-	MOVQ $0x00000000, 352(SP)
-	MOVQ 360(SP), DI
-	MOVQ 368(SP), R12
+	LEAQ 152(SP), AX
+	ANDQ $-64, AX
+	MOVQ 408(SP), DX
+	MOVQ $0x00000000, 408(SP)
+	MOVQ 416(SP), DI
+	MOVQ 424(SP), R12
 
 move_out_180:
 	SUBQ R12, DX

@@ -372,6 +372,12 @@ func TestAllocations(t *testing.T) {
 			"Open":        func() { f.Open(&other[0], &buf[0], n, nonce, f.AD(data)) },
 			"OpenTrailer": func() { f.OpenTrailer(&other[0], &buf[0], 100, nonce, ADOf(1, 5)) },
 			"OpenPieces":  func() { f.OpenPieces(pieces, &buf[0], n, nonce, f.AD(data)) },
+			"SealSplit":   func() { f.SealSplit(&buf[0], &other[0], 4000, 5000, nonce, f.AD(data)) },
+			"OpenSplit":   func() { f.OpenSplit(&other[0], &buf[0], 4000, 5000, nonce, f.AD(data)) },
+			"SealLong":    func() { f.SealSplit(&buf[0], &other[0], n-9, n, nonce, f.AD(data)) },
+			"OpenLong":    func() { f.OpenSplit(&other[0], &buf[0], n-9, n, nonce, f.AD(data)) },
+			"SealFew":     func() { f.SealPieces(&buf[0], 5, [][]byte{other[:2], other[2:5]}, nonce, f.AD(data)) },
+			"OpenFew":     func() { f.OpenPieces([][]byte{other[:2], other[2:5]}, &buf[0], 5, nonce, f.AD(data)) },
 		} {
 			if allocs := testing.AllocsPerRun(5, func() { nonce.Lo++; call() }); allocs != 0 {
 				t.Errorf("%v: %s allocates %v times", b, what, allocs)

@@ -1,8 +1,9 @@
 package asm
 
 import (
-	"encoding/binary"
 	"unsafe"
+
+	"example.com/splitseal/internal/mem"
 )
 
 // maxCall is the number of bytes of text, give or take a batch, in one call of
@@ -99,29 +100,41 @@ func (k *Key) sealLong(dst, src *byte, size int, trailer uint64, n Nonce, ad AD)
 // src and goes on at dst+prefix, where it is sealed in place.
 func (k *Key) SealSplit(dst, src *byte, prefix, size int, n Nonce, ad AD) {
 	text, apart := unsafe.Slice(dst, size), unsafe.Slice(src, prefix)
-	if size > maxCall {
-		k.SealPieces(dst, size, [][]byte{apart, text[prefix:]}, n, ad)
-		return
-	}
 	if prefix < splitFrom[k.backend] {
 		copy(text, apart)
 		k.Seal(dst, dst, size, n, ad)
 		return
 	}
-	k.prepare(size)
-	rest := [1][]byte{text[prefix:]}
-	s := stream{size: uint64(size), final: 1, pieces: &rest[0], rest: uint64(size - prefix)}
-	k.sealStream(dst, src, uint64(prefix), 0, n, ad, uint64(size)*8, &s)
+	pieces := [2][]byte{apart, text[prefix:]}
+	k.sealPieces(dst, size, pieces[:], n, ad)
 }
 
 // SealPieces writes the ciphertext of pieces, size bytes together, and the tag
 // to dst. A piece may be in its place there; otherwise it must not overlap dst.
 func (k *Key) SealPieces(dst *byte, size int, pieces [][]byte, n Nonce, ad AD) {
-	if size < copyBelow[k.backend] || len(pieces) > size/smallPiece {
-		gather(unsafe.Slice(dst, size), pieces, 0)
-		k.Seal(dst, dst, size, n, ad)
-		return
+	switch {
+	case len(pieces) == 1:
+		k.sealText(dst, unsafe.SliceData(pieces[0]), size, 0, n, ad)
+	case len(pieces) == 2 && len(pieces[1]) == 1:
+		// A record's content type: as a value it costs no seam.
+		k.sealText(dst, unsafe.SliceData(pieces[0]), size-1, sealTrailer|uint64(pieces[1][0]), n, ad)
+	case k.moves(size, len(pieces)):
+		mem.Gather(unsafe.Slice(dst, size), pieces)
+		k.sealText(dst, dst, size, 0, n, ad)
+	default:
+		k.sealPieces(dst, size, pieces, n, ad)
 	}
+}
+
+// moves reports whether all bytes of a number of pieces are moved before they
+// are sealed, or after they were opened.
+func (k *Key) moves(size, pieces int) bool {
+	return size < copyBelow[k.backend] || pieces > size/smallPiece
+}
+
+// sealPieces is SealPieces without moving more than it must. There must be
+// more than one batch of text.
+func (k *Key) sealPieces(dst *byte, size int, pieces [][]byte, n Nonce, ad AD) {
 	k.prepare(size)
 	if size > maxCall {
 		k.sealMany(dst, size, pieces, n, ad)
@@ -136,50 +149,22 @@ func (k *Key) SealPieces(dst *byte, size int, pieces [][]byte, n Nonce, ad AD) {
 //
 //go:noinline
 func (k *Key) sealMany(dst *byte, size int, pieces [][]byte, nonce Nonce, ad AD) {
-	c := calls{shape: &shapes[k.backend], total: size, list: pieces}
+	c := calls{shape: &shapes[k.backend], total: size}
+	skip := 0 // bytes of the first piece that were in calls before
 	for c.next() {
 		to, n := offset(dst, c.begin), c.end-c.begin
-		list, skip := c.take()
-		var src []byte
-		if len(list) > maxPieces {
-			src = unsafe.Slice(to, n)
-			gather(src, list, skip)
+		count, end := window(pieces, skip, n)
+		first, others := pieces[0][skip:], pieces[1:count]
+		first = first[:min(n, len(first))]
+		if count > maxPieces {
+			text := unsafe.Slice(to, n)
+			mem.Gather(text[copy(text, first):], others)
+			first = text
 		} else {
-			src = c.first(list, skip)
+			c.pieces, c.rest = unsafe.SliceData(others), uint64(n-len(first))
 		}
-		k.sealStream(to, &src[0], uint64(len(src)), 0, nonce, ad, uint64(size)*8, &c.stream)
-	}
-}
-
-// gather copies pieces to text, one after the other, until it is full. It
-// begins skip bytes into the first one. A piece may be in place.
-//
-// Short pieces do not take a call each: two loads, which may overlap, and two
-// stores.
-func gather(text []byte, pieces [][]byte, skip int) {
-	for _, p := range pieces {
-		p = p[skip:]
-		skip = 0
-		if len(p) > len(text) {
-			p = p[:len(text)]
-		}
-		switch n := len(p); {
-		case n > 16:
-			if &p[0] != &text[0] {
-				copy(text, p)
-			}
-		case n >= 8:
-			a, b := binary.LittleEndian.Uint64(p), binary.LittleEndian.Uint64(p[n-8:])
-			binary.LittleEndian.PutUint64(text, a)
-			binary.LittleEndian.PutUint64(text[n-8:], b)
-		case n >= 4:
-			a, b := binary.LittleEndian.Uint32(p), binary.LittleEndian.Uint32(p[n-4:])
-			binary.LittleEndian.PutUint32(text, a)
-			binary.LittleEndian.PutUint32(text[n-4:], b)
-		case n > 0:
-			text[0], text[n/2], text[n-1] = p[0], p[n/2], p[n-1]
-		}
-		text = text[len(p):]
+		k.sealStream(to, unsafe.SliceData(first), uint64(len(first)), 0, nonce, ad, uint64(size)*8, &c.stream)
+		pieces, skip = pieces[count-1:], end
 	}
 }
 
@@ -220,19 +205,13 @@ func (k *Key) openLong(dst, src *byte, size int, trailer uint64, n Nonce, ad AD)
 // plaintext went elsewhere is as it was, or zeros.
 func (k *Key) OpenSplit(dst, src *byte, prefix, size int, n Nonce, ad AD) (ok bool) {
 	text, apart := unsafe.Slice(src, size), unsafe.Slice(dst, prefix)
-	if size > maxCall {
-		return k.OpenPieces([][]byte{apart, text[prefix:]}, src, size, n, ad)
-	}
 	if prefix < splitFrom[k.backend] {
 		ok = k.Open(src, src, size, n, ad)
-		moveOut(apart, text[:prefix], ok)
+		mem.MoveOut(apart, text[:prefix], ok)
 		return ok
 	}
-	k.prepare(size)
-	rest := [1][]byte{text[prefix:]}
-	s := stream{size: uint64(size), final: 1, pieces: &rest[0], rest: uint64(size - prefix)}
-	ok, _ = k.openStream(dst, src, uint64(prefix), 0, n, ad, uint64(size)*8, &s)
-	return ok
+	pieces := [2][]byte{apart, text[prefix:]}
+	return k.openPieces(pieces[:], src, size, n, ad)
 }
 
 // OpenPieces is Open for a plaintext that goes to pieces, size bytes together.
@@ -241,11 +220,23 @@ func (k *Key) OpenSplit(dst, src *byte, prefix, size int, n Nonce, ad AD) (ok bo
 // What stood where plaintext went elsewhere is as it was, or zeros. If the tag
 // is not right the pieces must be erased.
 func (k *Key) OpenPieces(pieces [][]byte, src *byte, size int, n Nonce, ad AD) (ok bool) {
-	if size < copyBelow[k.backend] || len(pieces) > size/smallPiece {
-		ok = k.Open(src, src, size, n, ad)
-		scatter(pieces, 0, unsafe.Slice(src, size), ok)
-		return ok
+	switch {
+	case len(pieces) == 1:
+		ok, _ = k.openText(unsafe.SliceData(pieces[0]), src, size, 0, n, ad)
+	case len(pieces) == 2 && len(pieces[1]) == 1:
+		ok, pieces[1][0] = k.openText(unsafe.SliceData(pieces[0]), src, size-1, 1, n, ad)
+	case k.moves(size, len(pieces)):
+		ok, _ = k.openText(src, src, size, 0, n, ad)
+		mem.Scatter(pieces, unsafe.Slice(src, size), ok)
+	default:
+		ok = k.openPieces(pieces, src, size, n, ad)
 	}
+	return ok
+}
+
+// openPieces is OpenPieces without moving more than it must. There must be
+// more than one batch of text.
+func (k *Key) openPieces(pieces [][]byte, src *byte, size int, n Nonce, ad AD) (ok bool) {
 	k.prepare(size)
 	if size > maxCall {
 		return k.openMany(pieces, src, size, n, ad)
@@ -260,43 +251,25 @@ func (k *Key) OpenPieces(pieces [][]byte, src *byte, size int, n Nonce, ad AD) (
 //
 //go:noinline
 func (k *Key) openMany(pieces [][]byte, src *byte, size int, nonce Nonce, ad AD) (ok bool) {
-	c := calls{shape: &shapes[k.backend], total: size, list: pieces}
+	c := calls{shape: &shapes[k.backend], total: size}
+	skip := 0 // bytes of the first piece that were in calls before
 	for c.next() {
 		from, n := offset(src, c.begin), c.end-c.begin
-		list, skip := c.take()
-		if len(list) <= maxPieces {
-			dst := c.first(list, skip)
-			ok, _ = k.openStream(&dst[0], from, uint64(len(dst)), 0, nonce, ad, uint64(size)*8, &c.stream)
-			continue
+		count, end := window(pieces, skip, n)
+		first, others := pieces[0][skip:], pieces[1:count]
+		first = first[:min(n, len(first))]
+		if count > maxPieces {
+			ok, _ = k.openStream(from, from, uint64(n), 0, nonce, ad, uint64(size)*8, &c.stream)
+			text := unsafe.Slice(from, n)
+			mem.MoveOut(first, text[:len(first)], true)
+			mem.Scatter(others, text[len(first):], true)
+		} else {
+			c.pieces, c.rest = unsafe.SliceData(others), uint64(n-len(first))
+			ok, _ = k.openStream(unsafe.SliceData(first), from, uint64(len(first)), 0, nonce, ad, uint64(size)*8, &c.stream)
 		}
-		ok, _ = k.openStream(from, from, uint64(n), 0, nonce, ad, uint64(size)*8, &c.stream)
-		scatter(list, skip, unsafe.Slice(from, n), true)
+		pieces, skip = pieces[count-1:], end
 	}
 	return ok
-}
-
-// scatter moves plaintext to pieces, to the first one behind skip, one after
-// the other, if it is verified. Where it is not in place it leaves zeros.
-func scatter(pieces [][]byte, skip int, text []byte, verified bool) {
-	for _, p := range pieces {
-		p = p[skip:]
-		skip = 0
-		n := min(len(p), len(text))
-		moveOut(p[:n], text[:n], verified)
-		text = text[n:]
-	}
-}
-
-// moveOut moves plaintext, which may stand where it goes, from place to p if
-// it is verified. Elsewhere it leaves zeros in place.
-func moveOut(p, place []byte, verified bool) {
-	if len(p) == 0 || &p[0] == &place[0] {
-		return
-	}
-	if verified {
-		copy(p, place)
-	}
-	clear(place)
 }
 
 // calls divides a text into calls of a kernel.
@@ -305,9 +278,6 @@ type calls struct {
 	shape      *shape
 	total      int
 	begin, end int // of the next call, in the text
-
-	list [][]byte // pieces from begin on
-	skip int      // bytes of the first of them that are before begin
 }
 
 // next sets up the next call, if there is one, for a text in one place.
@@ -330,58 +300,50 @@ func (c *calls) next() bool {
 	return true
 }
 
-// take steps over the pieces of the next call and returns them. The call's
-// text begins skip bytes into the first one, and may end within the last one.
-func (c *calls) take() (list [][]byte, skip int) {
-	// There is more text, so there is a piece that is not empty.
-	for c.skip == len(c.list[0]) {
-		c.list, c.skip = c.list[1:], 0
+// window returns how many of pieces hold the n bytes that begin skip bytes into
+// the first one, and where in the last of them they end.
+func window(pieces [][]byte, skip, n int) (count, end int) {
+	end = skip + n
+	for end > len(pieces[count]) {
+		end -= len(pieces[count])
+		count++
 	}
-	list, skip = c.list, c.skip
-	n := 0 // pieces that the call uses up, before one that it need not
-	for left := c.end - c.begin; ; n++ {
-		have := len(list[n]) - c.skip
-		if left <= have {
-			c.skip += left
-			break
-		}
-		left -= have
-		c.skip = 0
-	}
-	c.list = list[n:]
-	return list[:n+1], skip
-}
-
-// first returns the first run of the next call, whose pieces are list, and
-// leaves the others to the kernel.
-func (c *calls) first(list [][]byte, skip int) []byte {
-	n := c.end - c.begin
-	p := list[0][skip:]
-	p = p[:min(len(p), n)]
-	c.rest = uint64(n - len(p))
-	c.pieces = unsafe.SliceData(list[1:])
-	return p
+	return count + 1, end
 }
 
 // offset returns the address n bytes behind p, which must not be the end of
 // what is there: the collector does not suffer that.
 func offset(p *byte, n int) *byte { return (*byte)(unsafe.Add(unsafe.Pointer(p), n)) }
 
+// Below these thresholds all bytes in other places are moved: before they are
+// sealed, to the output, or from there after they were opened. The tables that
+// they come from are in docs/kernels.md, under "Pieces".
+var (
+	// copyBelow is the size of the shortest text of which parts are read or
+	// written where they are. It must be more than a first batch: shorter texts
+	// have no whole batch.
+	copyBelow = [backends]int{
+		AESNI:  aesniFirstBatchSize + 1,
+		VAES:   vaesFirstBatchSize + 1,
+		AVX512: avx512FirstBatchSize + 1, // not measured
+	}
+
+	// splitFrom is the size of the shortest prefix that is read or written where
+	// it is, if the rest of the text is in place. It must be more than a first
+	// batch too.
+	splitFrom = [backends]int{
+		AESNI:  512,
+		VAES:   512,
+		AVX512: 512, // not measured
+	}
+)
+
 const (
-	// smallPiece is the size of pieces, on average, below which all text is
-	// moved before it is sealed, or after it was opened.
-	smallPiece = 64
+	// smallPiece is the average size of a piece from which on kernels go over
+	// the pieces: with shorter ones they take longer than mem.Gather.
+	smallPiece = 24
 
 	// maxPieces is the number of pieces that a kernel goes over in one call.
 	// They may be empty, so maxCall is no bound.
-	maxPieces = 2 * maxCall / smallPiece
-)
-
-// Thresholds of each backend; see docs/kernels.md.
-var (
-	// copyBelow is the size of text below which all pieces are moved.
-	copyBelow = [backends]int{AESNI: 256, VAES: 256, AVX512: 256}
-
-	// splitFrom is the size of a prefix from which on it is not moved.
-	splitFrom = [backends]int{AESNI: 256, VAES: 256, AVX512: 256}
+	maxPieces = 4096
 )

@@ -5821,7 +5821,7 @@ finish:
 
 // func vaesOpen(k *byte, dst *byte, src *byte, size uint64, trailer uint64, nonceLo uint64, nonceHi uint64, adLo uint64, adHi uint64, adBits uint64, textBits uint64, s *byte) (ok uint64, last uint64)
 // Requires: AVX, AVX2, CMOV, PCLMULQDQ, VAES, VPCLMULQDQ
-TEXT ·vaesOpen(SB), NOSPLIT, $448-112
+TEXT ·vaesOpen(SB), NOSPLIT, $504-112
 	LEAQ    56(SP), R9
 	ANDQ    $-64, R9
 	MOVQ    k+0(FP), R8
@@ -6116,13 +6116,14 @@ ten_rounds_158:
 	JNZ            more_slots_160
 	CMPQ           s+88(FP), $0x00
 	JE             no_seam_161
-	CMPQ           416(SP), $0x00
+	CMPQ           472(SP), $0x00
 	JE             no_seam_161
-	LEAQ           160(SP), AX
-	MOVQ           416(SP), DX
-	MOVQ           $0x00000000, 416(SP)
-	MOVQ           424(SP), DI
-	MOVQ           432(SP), R13
+	LEAQ           216(SP), AX
+	ANDQ           $-64, AX
+	MOVQ           472(SP), DX
+	MOVQ           $0x00000000, 472(SP)
+	MOVQ           480(SP), DI
+	MOVQ           488(SP), R13
 
 move_out_162:
 	SUBQ R13, DX
@@ -6515,13 +6516,14 @@ ten_rounds_174:
 	JNZ            more_slots_176
 	CMPQ           s+88(FP), $0x00
 	JE             no_seam_177
-	CMPQ           416(SP), $0x00
+	CMPQ           472(SP), $0x00
 	JE             no_seam_177
-	LEAQ           160(SP), AX
-	MOVQ           416(SP), DX
-	MOVQ           $0x00000000, 416(SP)
-	MOVQ           424(SP), DI
-	MOVQ           432(SP), R13
+	LEAQ           216(SP), AX
+	ANDQ           $-64, AX
+	MOVQ           472(SP), DX
+	MOVQ           $0x00000000, 472(SP)
+	MOVQ           480(SP), DI
+	MOVQ           488(SP), R13
 
 move_out_178:
 	SUBQ R13, DX
@@ -6647,15 +6649,16 @@ within_group_175:
 run_end:
 	CMPQ  s+88(FP), $0x00
 	JE    no_run_189
-	CMPQ  416(SP), $0x00
+	CMPQ  472(SP), $0x00
 	JE    whole_190
 	TESTQ DX, DX
 	JNZ   no_run_189
-	LEAQ  160(SP), AX
-	MOVQ  416(SP), DX
-	MOVQ  $0x00000000, 416(SP)
-	MOVQ  424(SP), DI
-	MOVQ  432(SP), R13
+	LEAQ  216(SP), AX
+	ANDQ  $-64, AX
+	MOVQ  472(SP), DX
+	MOVQ  $0x00000000, 472(SP)
+	MOVQ  480(SP), DI
+	MOVQ  488(SP), R13
 
 move_out_192:
 	SUBQ R13, DX
@@ -6782,15 +6785,16 @@ taken_204:
 	JMP   next
 
 seam_191:
-	MOVQ    DI, 424(SP)
-	MOVQ    DX, 432(SP)
+	MOVQ    DI, 480(SP)
+	MOVQ    DX, 488(SP)
 	ADDQ    152(SP), DX
 	ADDQ    136(SP), DX
 	MOVL    $0x00000100, CX
 	CMPQ    DX, CX
 	CMOVQHI CX, DX
-	MOVQ    DX, 416(SP)
-	LEAQ    160(SP), DI
+	MOVQ    DX, 472(SP)
+	LEAQ    216(SP), DI
+	ANDQ    $-64, DI
 	JMP     next
 
 no_run_189:
@@ -8252,7 +8256,7 @@ stream:
 	MOVQ    CX, 136(SP)
 	XORL    CX, CX
 	MOVQ    CX, 152(SP)
-	MOVQ    CX, 416(SP)
+	MOVQ    CX, 472(SP)
 	MOVQ    32(AX), R10
 	ADDQ    $0x0f, R10
 	SHRQ    $0x04, R10
@@ -8262,15 +8266,16 @@ stream:
 	ADDQ    $0x02, R10
 	CMPQ    DX, $0x000000e0
 	JAE     first_batch
-	MOVQ    DI, 424(SP)
-	MOVQ    DX, 432(SP)
+	MOVQ    DI, 480(SP)
+	MOVQ    DX, 488(SP)
 	ADDQ    152(SP), DX
 	ADDQ    136(SP), DX
 	MOVL    $0x000000e0, CX
 	CMPQ    DX, CX
 	CMOVQHI CX, DX
-	MOVQ    DX, 416(SP)
-	LEAQ    160(SP), DI
+	MOVQ    DX, 472(SP)
+	LEAQ    216(SP), DI
+	ANDQ    $-64, DI
 	JMP     first_batch
 
 continue:
@@ -9722,13 +9727,14 @@ finish_short:
 finish:
 	CMPQ s+88(FP), $0x00
 	JE   no_seam_307
-	CMPQ 416(SP), $0x00
+	CMPQ 472(SP), $0x00
 	JE   no_seam_307
-	LEAQ 160(SP), AX
-	MOVQ 416(SP), DX
-	MOVQ $0x00000000, 416(SP)
-	MOVQ 424(SP), DI
-	MOVQ 432(SP), R13
+	LEAQ 216(SP), AX
+	ANDQ $-64, AX
+	MOVQ 472(SP), DX
+	MOVQ $0x00000000, 472(SP)
+	MOVQ 480(SP), DI
+	MOVQ 488(SP), R13
 
 move_out_308:
 	SUBQ R13, DX

@@ -1,6 +1,6 @@
 // Package mem has what the packages that seal and open need to know about
 // slices as memory: whether what is about to be written is still to be read,
-// and room for output.
+// room for output, and text in pieces.
 //
 // crypto/cipher and golang.org/x/crypto have [Overlap], [Inexact] and [Extend]
 // too, in internal packages that this module cannot import.
@@ -8,6 +8,8 @@ package mem
 
 import (
 	"math"
+	"slices"
+	"sync"
 	"unsafe"
 )
 
@@ -31,12 +33,19 @@ func Inexact(x, y []byte) bool {
 // in place when it begins where its part of text begins. The lengths of pieces
 // must not add up to more than len(text).
 func InexactPieces(text []byte, pieces [][]byte) bool {
-	offset := 0
+	begin, n := address(text), uintptr(len(text))
+	if n == 0 {
+		return false
+	}
+	place := begin
 	for _, p := range pieces {
-		if address(p) != address(text)+uintptr(offset) && Overlap(text, p) {
+		a, m := address(p), uintptr(len(p))
+		// They meet if -m < a-begin < n. That is one comparison, because numbers
+		// below zero are large ones here.
+		if a-begin+m-1 < n+m-1 && a != place && m > 0 {
 			return true
 		}
-		offset += len(p)
+		place += m
 	}
 	return false
 }
@@ -51,29 +60,141 @@ func AnyOverlap(x []byte, pieces [][]byte) bool {
 	return false
 }
 
-// SelfOverlap reports whether two of pieces share memory.
+// A Span is a range of addresses.
+type Span struct{ begin, end uintptr }
+
+// Overlaps reports whether x has memory in the span.
+func (s Span) Overlaps(x []byte) bool {
+	return len(x) > 0 && address(x) < s.end && s.begin < address(x)+uintptr(len(x))
+}
+
+// Apart reports whether no two of pieces share memory, and returns the span
+// around all of them.
 //
-// Pieces that stand in ascending order of address, as the parts of one buffer
-// do, are checked in one pass. Others are compared pairwise: sorting them
-// would need memory, and lists of outputs are short.
-func SelfOverlap(pieces [][]byte) bool {
-	var end uintptr
-	for i, p := range pieces {
+// Pieces in ascending order of address, as the parts of one buffer are, take
+// one pass. A few others are compared with each other, more of them sorted.
+func Apart(pieces [][]byte) (around Span, apart bool) {
+	for _, p := range pieces {
 		if len(p) == 0 {
 			continue
 		}
-		if address(p) < end {
-			// Not ascending: compare this and every later piece with all before it.
-			for ; i < len(pieces); i++ {
-				if AnyOverlap(pieces[i], pieces[:i]) {
-					return true
-				}
-			}
-			return false
+		begin := address(p)
+		if begin < around.end {
+			return unorderedApart(pieces)
 		}
-		end = address(p) + uintptr(len(p))
+		if around.end == 0 {
+			around.begin = begin
+		}
+		around.end = begin + uintptr(len(p))
 	}
-	return false
+	return around, true
+}
+
+// SelfOverlap reports whether two of pieces share memory.
+func SelfOverlap(pieces [][]byte) bool {
+	_, apart := Apart(pieces)
+	return !apart
+}
+
+// unorderedApart is Apart for pieces in any order.
+func unorderedApart(pieces [][]byte) (around Span, apart bool) {
+	if len(pieces) > 8 {
+		return sortedApart(pieces)
+	}
+	around.begin = math.MaxUint
+	for i, p := range pieces {
+		if AnyOverlap(p, pieces[:i]) {
+			return Span{}, false
+		}
+		if len(p) > 0 {
+			around.begin = min(around.begin, address(p))
+			around.end = max(around.end, address(p)+uintptr(len(p)))
+		}
+	}
+	return around, true
+}
+
+// sortedApart is unorderedApart for many pieces.
+//
+//go:noinline
+func sortedApart(pieces [][]byte) (around Span, apart bool) {
+	var small [32]Span
+	spans := small[:0]
+	if len(pieces) > len(small) {
+		large := getSpans(2 * len(pieces))
+		defer spansPool.Put(large)
+		spans = *large
+	}
+	for _, p := range pieces {
+		if len(p) > 0 {
+			spans = append(spans, Span{address(p), address(p) + uintptr(len(p))})
+		}
+	}
+	if len(pieces) <= len(small) {
+		insertionSort(spans)
+	} else {
+		radixSort(spans, spans[len(spans):2*len(spans)])
+	}
+	for i := 1; i < len(spans); i++ {
+		if spans[i].begin < spans[i-1].end {
+			return Span{}, false
+		}
+	}
+	return Span{spans[0].begin, spans[len(spans)-1].end}, true
+}
+
+func insertionSort(spans []Span) {
+	for i := 1; i < len(spans); i++ {
+		s := spans[i]
+		j := i
+		for ; j > 0 && spans[j-1].begin > s.begin; j-- {
+			spans[j] = spans[j-1]
+		}
+		spans[j] = s
+	}
+}
+
+// radixSort sorts spans by where they begin, by eight bits at a time. other is
+// as long as spans, and scratch.
+func radixSort(spans, other []Span) {
+	low, high := spans[0].begin, spans[0].begin
+	for _, s := range spans {
+		low, high = min(low, s.begin), max(high, s.begin)
+	}
+	sorted := true // where spans was
+	a, b := spans, other
+	for shift := 0; (high-low)>>shift != 0; shift += 8 {
+		var next [256]int // place of the next span with these bits
+		for _, s := range a {
+			next[byte((s.begin-low)>>shift)]++
+		}
+		n := 0
+		for i := range next {
+			n, next[i] = n+next[i], n
+		}
+		for _, s := range a {
+			bits := byte((s.begin - low) >> shift)
+			b[next[bits]] = s
+			next[bits]++
+		}
+		a, b, sorted = b, a, !sorted
+	}
+	if !sorted {
+		copy(spans, other)
+	}
+}
+
+// spansPool holds *[]Span, so that long lists allocate nothing in the long run.
+var spansPool sync.Pool
+
+// getSpans returns an empty slice with room for n.
+func getSpans(n int) *[]Span {
+	s, _ := spansPool.Get().(*[]Span)
+	if s == nil {
+		s = new([]Span)
+	}
+	*s = slices.Grow((*s)[:0], n)
+	return s
 }
 
 // TotalSize returns the sum of the lengths of pieces, or false if the sum

@@ -3,6 +3,8 @@ package mem
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -111,5 +113,74 @@ func TestExtend(t *testing.T) {
 		if whole, added, ok = Extend(m, n, 16); ok || whole != nil || added != nil {
 			t.Errorf("by %d bytes: accepted", n)
 		}
+	}
+}
+
+// TestApart compares Apart with comparing every two pieces, for short and long
+// lists in every kind of order.
+func TestApart(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	memory := make([]byte, 1<<20)
+	outside := make([]byte, 16)
+	overlaps := 0
+	for turn := range 400 {
+		n := r.IntN(40)
+		if turn%8 == 0 {
+			n = r.IntN(700)
+		}
+		// Consecutive pieces, some of them empty, that overlap nothing but, in
+		// two of three turns, one other.
+		reach := 1 + r.IntN(1<<uint(r.IntN(11)))
+		var pieces [][]byte
+		for at := 0; len(pieces) < n; {
+			size := r.IntN(reach)
+			pieces = append(pieces, memory[at:at+size])
+			at += size + r.IntN(3)
+			if at+reach > len(memory)/2 {
+				break
+			}
+		}
+		if n = len(pieces); n > 1 && turn%3 > 0 {
+			i := r.IntN(n)
+			at := r.IntN(n * reach)
+			pieces[i] = memory[at : at+len(pieces[i])]
+		}
+		switch turn % 4 {
+		case 1:
+			slices.Reverse(pieces)
+		case 2:
+			r.Shuffle(n, func(i, j int) { pieces[i], pieces[j] = pieces[j], pieces[i] })
+		case 3:
+			for range min(n, 3) {
+				i, j := r.IntN(n), r.IntN(n)
+				pieces[i], pieces[j] = pieces[j], pieces[i]
+			}
+		}
+		want := true
+		for i, p := range pieces {
+			want = want && !AnyOverlap(p, pieces[:i])
+		}
+		around, apart := Apart(pieces)
+		if apart != want || SelfOverlap(pieces) == want {
+			t.Fatalf("turn %d, %d pieces: Apart says %v, want %v", turn, n, apart, want)
+		}
+		if !want {
+			overlaps++
+			continue
+		}
+		for _, p := range pieces {
+			if len(p) > 0 && (!around.Overlaps(p[:1]) || !around.Overlaps(p[len(p)-1:])) {
+				t.Fatalf("turn %d: a piece is not in the span around all", turn)
+			}
+		}
+		if around.Overlaps(outside) {
+			t.Fatalf("turn %d: the span around pieces reaches too far", turn)
+		}
+	}
+	if overlaps < 50 {
+		t.Fatalf("only %d lists with an overlap", overlaps)
+	}
+	if allocs := testing.AllocsPerRun(10, func() { Apart([][]byte{memory[9:], memory[:9]}) }); allocs != 0 {
+		t.Errorf("a short list allocates %v times", allocs)
 	}
 }

@@ -22,7 +22,7 @@ const module = "example.com/splitseal"
 // other's helpers.
 var layers = map[string][]string{
 	"internal/mem":      {},
-	"internal/asm":      {},
+	"internal/asm":      {"internal/mem"},
 	"gcm":               {"internal/asm", "internal/mem"},
 	"aead":              {"gcm", "internal/mem"},
 	"record":            {"aead", "internal/mem"},

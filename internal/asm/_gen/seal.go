@@ -27,7 +27,6 @@ const textArguments = "k *byte, dst, src *byte, size, trailer, nonceLo, nonceHi,
 
 // enter loads what every call needs.
 func (p *plan) enter() {
-	const line = 64
 	locals := AllocLocal(line + line - 8)
 	LEAQ(locals.Offset(line-8), p.aligned)
 	ANDQ(operand.I8(-line), p.aligned)

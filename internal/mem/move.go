@@ -1,0 +1,86 @@
+package mem
+
+import "encoding/binary"
+
+// Gather copies pieces to text, one after the other, until it is full, and
+// returns how many bytes that were. A piece may be in place.
+//
+// For short pieces a function call is most of the time. They are copied here,
+// from both ends.
+func Gather(text []byte, pieces [][]byte) int {
+	size := 0
+	for _, p := range pieces {
+		to := text[size:]
+		n := min(len(p), len(to))
+		size += n
+		p, to = p[:n], to[:n]
+		switch {
+		case n > 16:
+			if &p[0] != &to[0] {
+				copy(to, p)
+			}
+		case n >= 8:
+			a, b := load64(p), load64(p[n-8:])
+			store64(to, a)
+			store64(to[n-8:], b)
+		case n >= 4:
+			a, b := load32(p), load32(p[n-4:])
+			store32(to, a)
+			store32(to[n-4:], b)
+		case n > 0:
+			a, b, c := p[0], p[n/2], p[n-1]
+			to[0], to[n/2], to[n-1] = a, b, c
+		}
+	}
+	return size
+}
+
+// Scatter moves plaintext to pieces, one after the other, if it is verified.
+// Where it is not in place already, text holds zeros afterwards.
+func Scatter(pieces [][]byte, text []byte, verified bool) {
+	for _, p := range pieces {
+		n := min(len(p), len(text))
+		p = p[:n]
+		from := text[:n]
+		text = text[n:]
+		if n > 16 || n == 0 || !verified || &p[0] == &from[0] {
+			MoveOut(p, from, verified)
+			continue
+		}
+		switch {
+		case n >= 8:
+			a, b := load64(from), load64(from[n-8:])
+			store64(from, 0)
+			store64(from[n-8:], 0)
+			store64(p, a)
+			store64(p[n-8:], b)
+		case n >= 4:
+			a, b := load32(from), load32(from[n-4:])
+			store32(from, 0)
+			store32(from[n-4:], 0)
+			store32(p, a)
+			store32(p[n-4:], b)
+		default:
+			a, b, c := from[0], from[n/2], from[n-1]
+			from[0], from[n/2], from[n-1] = 0, 0, 0
+			p[0], p[n/2], p[n-1] = a, b, c
+		}
+	}
+}
+
+// MoveOut moves plaintext, which may stand where it goes, from place to p, as
+// long, if it is verified. Elsewhere it leaves zeros in place.
+func MoveOut(p, place []byte, verified bool) {
+	if len(p) == 0 || &p[0] == &place[0] {
+		return
+	}
+	if verified {
+		copy(p, place)
+	}
+	clear(place)
+}
+
+func load64(p []byte) uint64     { return binary.LittleEndian.Uint64(p) }
+func load32(p []byte) uint32     { return binary.LittleEndian.Uint32(p) }
+func store64(p []byte, x uint64) { binary.LittleEndian.PutUint64(p, x) }
+func store32(p []byte, x uint32) { binary.LittleEndian.PutUint32(p, x) }
