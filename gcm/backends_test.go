@@ -7,6 +7,7 @@ package gcm_test
 //
 //	backends_test.go         the list, the keys, the calls under test
 //	backend_test.go          every length, alignment, split and gather
+//	backend_pieces_test.go   every division into pieces, pieces of every length
 //	backend_keys_test.go     many keys, first calls, wiping
 //	backend_counter_test.go  the counter construction, block by block
 //	backend_tamper_test.go   forgeries, and what a refusal leaves behind

@@ -442,3 +442,50 @@ func TestSplit(t *testing.T) {
 		}
 	})
 }
+
+// TestManyPieces seals and opens texts of several calls in lists of which a call
+// has more pieces than a kernel should go over, all but a few of them empty.
+func TestManyPieces(t *testing.T) {
+	const n = 4*maxCall + 1000
+	text := filled(n, 8)
+	forEachKernel(t, func(t *testing.T, b Backend, keySize int) {
+		f := newFixture(t, b, keySize, false)
+		ad := f.AD(filled(5, 9))
+		nonce := Nonce{Lo: 1}
+		want := f.oracle.Seal(nil, f.nonce(nonce), text, filled(5, 9))
+		for _, at := range []int{0, 1, 1000, maxCall - 33, maxCall, 2*maxCall + 77, n - 300, n} {
+			// One byte more in every hundredth of them.
+			const many = maxPieces + 500
+			sizes := []int{at}
+			left := n - at
+			for i := range many {
+				size := min(left, max(0, i%100-98))
+				sizes, left = append(sizes, size), left-size
+			}
+			sizes = append(sizes, left)
+			if len(sizes) > n/smallPiece {
+				t.Fatalf("%d pieces are moved without going over them", len(sizes))
+			}
+			out, to := make([]byte, n+TagSize), make([]byte, n)
+			var pieces, places [][]byte
+			offset := 0
+			for _, size := range sizes {
+				pieces = append(pieces, text[offset:offset+size])
+				places = append(places, to[offset:offset+size])
+				offset += size
+			}
+			f.SealPieces(address(out), n, pieces, nonce, ad)
+			if !bytes.Equal(out, want) {
+				t.Fatalf("%d pieces behind %d bytes: seal differs", many, at)
+			}
+			if !f.OpenPieces(places, address(out), n, nonce, ad) || !bytes.Equal(to, text) {
+				t.Fatalf("%d pieces behind %d bytes: open differs", many, at)
+			}
+			for i, c := range out[:n] {
+				if c != 0 && c != want[i] {
+					t.Fatalf("%d pieces behind %d bytes: open left plaintext at %d", many, at, i)
+				}
+			}
+		}
+	})
+}
