@@ -443,6 +443,21 @@ func TestReaderFaults(t *testing.T) {
 	}
 }
 
+// TestReaderKeyChangeBoundary holds the Reader to an empty buffer of messages where
+// keys change, without the Opener's own check in front of it.
+//
+// "Implementations MUST verify that all messages immediately preceding a key change
+// align with a record boundary" (RFC 9846, Section 5.1)
+func TestReaderKeyChangeBoundary(t *testing.T) {
+	r := newTestReader(t, &stub{}, ReaderConfig{})
+	if err := r.handshake([]byte{typeKeyUpdate, 0, 0, 1, 0, 4}); err != ErrKeyChangeBoundary {
+		t.Errorf("%v", err)
+	}
+	if g := r.opener.Generation(); g != 0 {
+		t.Errorf("%d key updates", g)
+	}
+}
+
 // TestReaderHandler lets the message handler fail in its own words.
 func TestReaderHandler(t *testing.T) {
 	own := errors.New("own")
