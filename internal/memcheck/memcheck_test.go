@@ -55,8 +55,8 @@ var verdicts = []string{
 	"example.com/splitseal/gcm.(*AEAD).OpenScatter",
 	"example.com/splitseal/gcm.(*RecordKey).OpenSplit",
 	"example.com/splitseal/gcm.openSplit",
-	"example.com/splitseal/gcm.openPieces",
-	"example.com/splitseal/internal/asm.(*Key).OpenPieces",
+	"example.com/splitseal/internal/asm.(*Key).OpenSplit",
+	"example.com/splitseal/internal/mem.Scatter",
 }
 
 // judge returns what is wrong with a run's findings.
