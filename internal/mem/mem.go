@@ -130,9 +130,11 @@ func sortedApart(pieces [][]byte) (around Span, apart bool) {
 			spans = append(spans, Span{address(p), address(p) + uintptr(len(p))})
 		}
 	}
-	if len(pieces) <= len(small) {
-		insertionSort(spans)
-	} else {
+	limit := 2 * len(spans)
+	if len(spans) <= len(small) {
+		limit = len(small) * len(small) // any order
+	}
+	if !insertionSort(spans, limit) {
 		radixSort(spans, spans[len(spans):2*len(spans)])
 	}
 	for i := 1; i < len(spans); i++ {
@@ -143,7 +145,9 @@ func sortedApart(pieces [][]byte) (around Span, apart bool) {
 	return Span{spans[0].begin, spans[len(spans)-1].end}, true
 }
 
-func insertionSort(spans []Span) {
+// insertionSort sorts spans by where they begin, unless it takes more than limit
+// moves. Allocators hand out ascending addresses for a while, so few are common.
+func insertionSort(spans []Span, limit int) bool {
 	for i := 1; i < len(spans); i++ {
 		s := spans[i]
 		j := i
@@ -151,7 +155,11 @@ func insertionSort(spans []Span) {
 			spans[j] = spans[j-1]
 		}
 		spans[j] = s
+		if limit -= i - j; limit < 0 {
+			return false
+		}
 	}
+	return true
 }
 
 // radixSort sorts spans by where they begin, by eight bits at a time. other is

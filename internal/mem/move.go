@@ -38,34 +38,38 @@ func Gather(text []byte, pieces [][]byte) int {
 // Scatter moves plaintext to pieces, one after the other, if it is verified.
 // Where it is not in place already, text holds zeros afterwards.
 func Scatter(pieces [][]byte, text []byte, verified bool) {
+	begin, end := 0, 0 // of what was moved and is not erased yet
 	for _, p := range pieces {
-		n := min(len(p), len(text))
-		p = p[:n]
-		from := text[:n]
-		text = text[n:]
-		if n > 16 || n == 0 || !verified || &p[0] == &from[0] {
-			MoveOut(p, from, verified)
+		from := text[end:]
+		n := min(len(p), len(from))
+		p, from = p[:n], from[:n]
+		if n > 0 && &p[0] == &from[0] {
+			clear(text[begin:end])
+			end += n
+			begin = end
+			continue
+		}
+		end += n
+		if !verified {
 			continue
 		}
 		switch {
+		case n > 16:
+			copy(p, from)
 		case n >= 8:
 			a, b := load64(from), load64(from[n-8:])
-			store64(from, 0)
-			store64(from[n-8:], 0)
 			store64(p, a)
 			store64(p[n-8:], b)
 		case n >= 4:
 			a, b := load32(from), load32(from[n-4:])
-			store32(from, 0)
-			store32(from[n-4:], 0)
 			store32(p, a)
 			store32(p[n-4:], b)
-		default:
+		case n > 0:
 			a, b, c := from[0], from[n/2], from[n-1]
-			from[0], from[n/2], from[n-1] = 0, 0, 0
 			p[0], p[n/2], p[n-1] = a, b, c
 		}
 	}
+	clear(text[begin:end])
 }
 
 // MoveOut moves plaintext, which may stand where it goes, from place to p, as
