@@ -19,7 +19,8 @@ type Dialer struct {
 	// address is its ServerName. Nil is a zero [tls.Config].
 	//
 	// It may only offer application protocols that the caller speaks: over the
-	// result net/http's Transport speaks HTTP/1.1, whatever was negotiated.
+	// result net/http's Transport speaks HTTP/1.1, whatever was negotiated, and
+	// leaves Response.TLS nil.
 	Config *tls.Config
 
 	// Options are what [Client] takes.
