@@ -209,8 +209,13 @@ func (a *AEAD) Seal(dst, nonce, plaintext, additionalData []byte) []byte {
 // nonce may be used twice with one key.
 func (a *AEAD) SealGather(dst, nonce []byte, pieces [][]byte, additionalData []byte) []byte {
 	a.checkNonce(nonce)
-	ret, out := extend(dst, totalSize(pieces), a.tagSize)
-	if mem.InexactPieces(out, pieces) {
+	n, ok, inexact := mem.Measure(dst[len(dst):cap(dst)], pieces, MaxTextSize)
+	if !ok {
+		panic(textTooLarge)
+	}
+	ret, out := extend(dst, n, a.tagSize)
+	// What is inexact may be behind the output, or dst was too short.
+	if inexact && mem.InexactPieces(out, pieces) {
 		panic(overlapText)
 	}
 	checkApart(out, nonce, overlapNonce)
@@ -345,10 +350,13 @@ func (a *AEAD) OpenScatter(pieces [][]byte, nonce, ciphertext, additionalData []
 	if !validCiphertextSize(len(ciphertext), a.tagSize) {
 		return ErrOpen
 	}
-	if totalSize(pieces) != len(ciphertext)-a.tagSize {
+	n, ok, inexact := mem.Measure(ciphertext, pieces, MaxTextSize)
+	switch {
+	case !ok:
+		panic(textTooLarge)
+	case n != len(ciphertext)-a.tagSize:
 		panic("gcm: pieces do not add up to the plaintext")
-	}
-	if mem.InexactPieces(ciphertext, pieces) {
+	case inexact:
 		panic(overlapText)
 	}
 	around, apart := mem.Apart(pieces)
@@ -363,7 +371,6 @@ func (a *AEAD) OpenScatter(pieces [][]byte, nonce, ciphertext, additionalData []
 	if around.Overlaps(additionalData) && mem.AnyOverlap(additionalData, pieces) {
 		panic(overlapAdditionalData)
 	}
-	var ok bool
 	if k := a.key.kernel(); k != nil {
 		ok = openPieces(k, pieces, ciphertext, nonceOf(nonce), k.AD(additionalData))
 	} else {
@@ -416,16 +423,6 @@ func checkSplitSize(n, prefixSize, tagSize int) {
 	if prefixSize > n-tagSize {
 		panic("gcm: prefix does not fit in front of the tag")
 	}
-}
-
-// totalSize returns the sum of the lengths of pieces. It panics if the sum is
-// no valid text size.
-func totalSize(pieces [][]byte) int {
-	n, ok := mem.TotalSize(pieces, MaxTextSize)
-	if !ok {
-		panic(textTooLarge)
-	}
-	return n
 }
 
 // extend returns dst extended by textSize + tagSize bytes, and those bytes.
@@ -532,10 +529,13 @@ func (k *RecordKey) SealSplit(out []byte, seq, ad uint64, adSize int, prefix []b
 // SealGather uses number seq and panics as [RecordKey.Seal] does.
 func (k *RecordKey) SealGather(out []byte, seq, ad uint64, adSize int, pieces [][]byte) {
 	k.check(adSize)
-	if len(out)-TagSize != totalSize(pieces) {
+	n, ok, inexact := mem.Measure(out, pieces, MaxTextSize)
+	switch {
+	case !ok:
+		panic(textTooLarge)
+	case n != len(out)-TagSize:
 		panic("gcm: output is not the pieces and a tag long")
-	}
-	if mem.InexactPieces(out, pieces) {
+	case inexact:
 		panic(overlapText)
 	}
 	if kernel := k.key.kernel(); kernel != nil {

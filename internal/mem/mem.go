@@ -34,15 +34,10 @@ func Inexact(x, y []byte) bool {
 // must not add up to more than len(text).
 func InexactPieces(text []byte, pieces [][]byte) bool {
 	begin, n := address(text), uintptr(len(text))
-	if n == 0 {
-		return false
-	}
 	place := begin
 	for _, p := range pieces {
 		a, m := address(p), uintptr(len(p))
-		// They meet if -m < a-begin < n. That is one comparison, because numbers
-		// below zero are large ones here.
-		if a-begin+m-1 < n+m-1 && a != place && m > 0 {
+		if meets(begin, n, a, m) && a != place {
 			return true
 		}
 		place += m
@@ -50,10 +45,34 @@ func InexactPieces(text []byte, pieces [][]byte) bool {
 	return false
 }
 
+// Measure is TotalSize and InexactPieces in one pass, which is what short texts
+// notice. ok says whether there is a total.
+func Measure(text []byte, pieces [][]byte, limit uint64) (total int, ok, inexact bool) {
+	limit = min(limit, math.MaxInt)
+	begin, n := address(text), uintptr(len(text))
+	var sum uint64
+	for _, p := range pieces {
+		a, m := address(p), uintptr(len(p))
+		if meets(begin, n, a, m) && a != begin+uintptr(sum) {
+			inexact = true
+		}
+		if sum += uint64(m); sum > limit {
+			return 0, false, false
+		}
+	}
+	return int(sum), true, inexact
+}
+
+// meets reports whether n bytes at a and m bytes at b share memory: whether
+// -m < b-a < n. That is one comparison, because numbers below zero are large
+// ones here.
+func meets(a, n, b, m uintptr) bool { return b-a+m-1 < n+m-1 && m > 0 && n > 0 }
+
 // AnyOverlap reports whether one of pieces shares memory with x.
 func AnyOverlap(x []byte, pieces [][]byte) bool {
+	a, n := address(x), uintptr(len(x))
 	for _, p := range pieces {
-		if Overlap(x, p) {
+		if meets(a, n, address(p), uintptr(len(p))) {
 			return true
 		}
 	}
@@ -103,8 +122,10 @@ func unorderedApart(pieces [][]byte) (around Span, apart bool) {
 	}
 	around.begin = math.MaxUint
 	for i, p := range pieces {
-		if AnyOverlap(p, pieces[:i]) {
-			return Span{}, false
+		for _, q := range pieces[:i] {
+			if Overlap(p, q) {
+				return Span{}, false
+			}
 		}
 		if len(p) > 0 {
 			around.begin = min(around.begin, address(p))

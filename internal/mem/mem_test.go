@@ -38,6 +38,9 @@ func TestOverlap(t *testing.T) {
 				// y is in place if it begins behind the three bytes before it.
 				text := m[27 : 30+n]
 				meets := shift > -3-k && shift < n && k > 0
+				if _, _, got := Measure(text, [][]byte{text[:3], y}, 1000); got != InexactPieces(text, [][]byte{text[:3], y}) {
+					t.Errorf("Measure: %s: %v", name, got)
+				}
 				if got, want := InexactPieces(text, [][]byte{text[:3], y}), meets && shift != 0; got != want {
 					t.Errorf("InexactPieces: %s: %v", name, got)
 				}
@@ -84,6 +87,9 @@ func TestTotalSize(t *testing.T) {
 	} {
 		if n, ok := TotalSize(v.pieces, v.limit); n != v.n || ok != v.ok {
 			t.Errorf("%d pieces, limit %d: %d, %v", len(v.pieces), v.limit, n, ok)
+		}
+		if n, ok, inexact := Measure(make([]byte, 9), v.pieces, v.limit); n != v.n || ok != v.ok || inexact {
+			t.Errorf("Measure: %d pieces, limit %d: %d, %v, %v", len(v.pieces), v.limit, n, ok, inexact)
 		}
 	}
 	// The sum is more than an int where that has 32 bits.
