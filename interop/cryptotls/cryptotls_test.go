@@ -173,6 +173,13 @@ func TestSequenceNumbers(t *testing.T) {
 			}
 			exchange(t, c, s)
 
+			// Limits are for what follows, not for what crypto/tls has sealed.
+			c, s = connect(t, goClient(ticketConfig()), ourServer(config, &Options{
+				Sealer: record.SealerConfig{RecordSizeLimit: 64, SoftLimit: 2},
+			}))
+			sendReceive(t, s, c, 1000)
+			sendReceive(t, c, s, 1000)
+
 			o, sealer = seqs(Options{})
 			c, s = connect(t, ourClient(ticketConfig(), o), goServer(config))
 			if got := sealer().Seq(); got != 0 {
