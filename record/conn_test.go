@@ -635,6 +635,60 @@ func TestConnAlertStopsWriter(t *testing.T) {
 	})
 }
 
+// TestConnAlertDropsSealed has the peer's error alert arrive when records are
+// sealed and not yet sent: they are not sent.
+func TestConnAlertDropsSealed(t *testing.T) {
+	s := &stub{}
+	s.in.Write(newPeer(t).record(21, []byte{2, 80}, 0))
+	var c *Conn
+	var readErr error
+	records := 0
+	padding := func(int) int {
+		if records++; records == 2 {
+			_, readErr = c.Read(make([]byte, 1)) // while the second record is made
+		}
+		return 0
+	}
+	c = newConn(t, s, ConnConfig{Sealer: appSealer(t, aead.AES128GCM(), "client", SealerConfig{Padding: padding})})
+	if n, err := c.Write(make([]byte, 100_000)); n != 0 || err != readErr || readErr == nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	if s.writes != 0 {
+		t.Errorf("%d writes", s.writes)
+	}
+}
+
+// TestConnLeave lets a Read leave its alert to a Write that is about to end: one of
+// the two sees to it.
+func TestConnLeave(t *testing.T) {
+	c := newConn(t, &discard{}, ConnConfig{})
+	rounds := 30_000
+	if testing.Short() {
+		rounds = 3000
+	}
+	start, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		for range start {
+			c.writeLock.lock()
+			c.endWrite()
+			done <- struct{}{}
+		}
+	}()
+	for i := range rounds {
+		start <- struct{}{}
+		for range i % 50 { // some time
+			c.closed.Load()
+		}
+		c.leave()
+		<-done
+		if c.left.Load() || !c.writeLock.tryLock() {
+			t.Fatalf("round %d: left for ever", i)
+		}
+		c.writeLock.unlock()
+	}
+	close(start)
+}
+
 // TestConnCloseStalled closes a connection whose Write does not get on.
 func TestConnCloseStalled(t *testing.T) {
 	// A transport that obeys: the Write is broken off.
@@ -832,6 +886,26 @@ func TestConnNoDeadlock(t *testing.T) {
 		})
 	}
 	rounds.Wait()
+}
+
+// TestConnCloseInHandler closes a connection inside its Read, which then leaves
+// neither keys nor a buffer.
+func TestConnCloseInHandler(t *testing.T) {
+	f := newPeer(t)
+	wire := append(f.record(22, message(4, 1), 0), f.record(23, []byte("xyz"), 0)...)
+	c, s, _ := faultyConn(t, wire, ConnConfig{HandleMessage: func(c *Conn, _ []byte) error { return c.Close() }})
+	if n, err := c.Read(make([]byte, 1)); n != 1 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	if c.in.opener.keys != nil || c.in.b != nil || c.out.sealer.keys != nil {
+		t.Error("keys or a buffer are still there")
+	}
+	if n, err := c.Read(make([]byte, 1)); n != 0 || err != net.ErrClosed {
+		t.Errorf("again: %d, %v", n, err)
+	}
+	if got := describe(newFollower(t).take(t, s.out.Bytes())); got != "close_notify" {
+		t.Errorf("sent %q", got)
+	}
 }
 
 // TestConnKeyUpdateStorm has the peer request a KeyUpdate with every record,
@@ -1190,6 +1264,9 @@ func TestConnPanics(t *testing.T) {
 		t.Fatal("no panic")
 	}
 	s.write = nil
+	if c.out.sealer.keys != nil {
+		t.Error("keys are still there")
+	}
 	if n, err := c.Write([]byte("y")); n != 0 || err != ErrInterrupted {
 		t.Errorf("Write: %d, %v", n, err)
 	}
