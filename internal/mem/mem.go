@@ -193,6 +193,9 @@ func radixSort(spans, other []Span) {
 		for _, s := range a {
 			next[byte((s.begin-low)>>shift)]++
 		}
+		if next[byte((a[0].begin-low)>>shift)] == len(a) {
+			continue // they have these bits in common
+		}
 		n := 0
 		for i := range next {
 			n, next[i] = n+next[i], n
