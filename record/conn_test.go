@@ -661,7 +661,22 @@ func TestConnAlertDropsSealed(t *testing.T) {
 // TestConnLeave lets a Read leave its alert to a Write that is about to end: one of
 // the two sees to it.
 func TestConnLeave(t *testing.T) {
-	c := newConn(t, &discard{}, ConnConfig{})
+	// The moment after the Write has looked, as often as not the last one.
+	c, s, log := faultyConn(t, nil, ConnConfig{})
+	c.hooks.alert = func(a Alert, sent bool) {
+		*log = append(*log, a.String())
+		c.leave()
+	}
+	s.in.Write([]byte{20, 3, 3, 0, 1})
+	if _, err := c.Read(make([]byte, 1)); err != ErrChangeCipherSpec {
+		t.Fatal(err)
+	}
+	if c.left.Load() || len(*log) != 1 {
+		t.Errorf("left for ever; alerts %v", *log)
+	}
+
+	// Any moment.
+	c = newConn(t, &discard{}, ConnConfig{})
 	rounds := 30_000
 	if testing.Short() {
 		rounds = 3000
