@@ -32,7 +32,7 @@ import (
 )
 
 // waitLimit bounds every wait.
-const waitLimit = 30 * time.Second
+const waitLimit = 90 * time.Second
 
 // noDeadline takes a deadline away.
 var noDeadline time.Time
