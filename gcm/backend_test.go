@@ -43,9 +43,9 @@ func vary(h *heapMemory, m *message, turn int) {
 	case 1:
 		m.split = n
 	case 2:
-		m.split = int(r>>20) % (n + 1)
+		m.split = int(r >> 20 % uint64(n+1))
 	case 3:
-		m.split = max(n-int(r>>20)%40, 0) // a record with padding
+		m.split = max(n-int(r>>20%40), 0) // a record with padding
 	}
 	m.cuts = m.cuts[:0]
 	switch turn % 5 {
@@ -54,11 +54,11 @@ func vary(h *heapMemory, m *message, turn int) {
 	case 1:
 		m.cuts = append(m.cuts, m.split, n-m.split)
 	case 2:
-		a := int(r>>8) % (n + 1)
-		b := int(r>>28) % (n - a + 1)
+		a := int(r >> 8 % uint64(n+1))
+		b := int(r >> 28 % uint64(n-a+1))
 		m.cuts = append(m.cuts, a, b, n-a-b)
 	case 3:
-		a := int(r>>18) % (n + 1)
+		a := int(r >> 18 % uint64(n+1))
 		m.cuts = append(m.cuts, 0, a, 0, n-a, 0)
 	case 4:
 		for n > 0 {
@@ -371,7 +371,7 @@ func TestBackendRandom(t *testing.T) {
 		for range 3000 / stepFor(10) {
 			n := rng.IntN(1 << rng.IntN(14))
 			s.record(&m, rng.Uint64(), n, rng.IntN(1<<rng.IntN(8)))
-			vary(h, &m, int(rng.Uint32()))
+			vary(h, &m, rng.Int())
 			x.all(&m)
 		}
 	})
