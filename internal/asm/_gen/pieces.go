@@ -58,9 +58,8 @@ func (w walk) withScratch(size int) walk {
 // line is the size of a cache line.
 const line = 64
 
-// scratchAddress sets r to where the scratch begins. Vectors there must not
-// cross from one cache line to the next: their loads come soon after their
-// stores, and would wait for the cache, 100 ns in all on Zen 3.
+// scratchAddress sets r to where the scratch begins: at a cache line's beginning,
+// for the reason that frame gives.
 func (w walk) scratchAddress(r reg.GPPhysical) {
 	LEAQ(w.scratch.Offset(line-8), r)
 	ANDQ(operand.I8(-line), r)
