@@ -38,9 +38,6 @@ func (s folded) clear() {
 	addWide(s.hi, s.hi, s.hi)
 }
 
-// as is s in vectors as wide as v.
-func (s folded) as(v vec) folded { return folded{mid: as(v, s.mid), hi: as(v, s.hi)} }
-
 // fold sets k to the number h folded, in every lane. h and k are of any width.
 func (p zmm) fold(h, k vec) []step {
 	t := as(h, p.term[0])
@@ -97,7 +94,7 @@ func (p zmm) mulFolding(x vec, power operand.Mem) []step {
 // field. It destroys the sum.
 func (p zmm) reduce() vec {
 	x, t := p.sum.hi, p.term[0]
-	p.reduceLanes(p.sum)
+	p.reduceLanes(p.sum, p.x, p.h)
 	VEXTRACTI64X4(upper, x, half(t))
 	addWide(half(x), half(t), half(x))
 	VEXTRACTI32X4(upper, half(x), block(t))
@@ -106,12 +103,11 @@ func (p zmm) reduce() vec {
 }
 
 // reduceLanes makes of each lane of s, of any width, an element of the field, in
-// s.hi: hi + mid folded.
-func (p zmm) reduceLanes(s folded) {
-	t, swapped := as(s.mid, p.x), as(s.mid, p.h)
+// s.hi: hi + mid folded. t and u are scratch, as wide.
+func (p zmm) reduceLanes(s folded, t, u vec) {
 	clmul(lowHigh, s.mid, as(s.mid, p.polynomial), t)
-	VPSHUFD(swapHalves, s.mid, swapped)
-	addTwo(t, swapped, s.hi)
+	VPSHUFD(swapHalves, s.mid, u)
+	addTwo(t, u, s.hi)
 }
 
 // startGroup starts the sum of a group, which covers all of the p.slots slots

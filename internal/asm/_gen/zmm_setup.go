@@ -33,10 +33,7 @@ func (p zmm) times(x, to vec) {
 	clmul(highHigh, x, h, t3)
 	addWide(t0, t1, t0)
 	addWide(t2, t3, to)
-	// to = hi + mid folded
-	clmul(lowHigh, t0, as(x, p.polynomial), t1)
-	VPSHUFD(swapHalves, t0, t3)
-	addTwo(t1, t3, to)
+	p.reduceLanes(folded{mid: t0, hi: to}, t1, t3)
 }
 
 // initKernel emits the set-up of a key: its round keys, and the powers of H for
