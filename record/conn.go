@@ -43,7 +43,8 @@ type ConnConfig struct {
 	// [ErrUnexpectedMessage].
 	//
 	// It runs inside a Read, and must not call methods that read, nor Export. It
-	// may write, but then Read waits for that.
+	// may write, but then Read waits for that. If it panics, that ends the
+	// connection with [ErrInterrupted].
 	HandleMessage func(c *Conn, message []byte) error
 
 	// OnAlert is told of each alert that was sent, when the transport has taken
@@ -590,8 +591,8 @@ func (r *connReader) handleAlert(a Alert) {
 func (r *connReader) handleFailure(err error) {
 	c := (*Conn)(r)
 	f := &failure{err: err, send: true}
-	var received *AlertError
-	if errors.As(err, &received) {
+	// Not errors.As: an error of the handler may wrap another connection's alert.
+	if _, received := err.(*AlertError); received {
 		f.send = false
 	} else if a, ok := AlertOf(err); ok {
 		f.alert = a

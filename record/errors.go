@@ -119,7 +119,8 @@ var (
 	ErrClosed = errors.New("record: closed")
 
 	// ErrInterrupted is final: a call panicked while a record was being sealed
-	// or opened. Its sequence number is spent and the peer cannot follow.
+	// or opened, or a handshake message handled. The sequence number of the
+	// record is spent and the peer cannot follow, or the message is lost.
 	ErrInterrupted = errors.New("record: an earlier call panicked")
 
 	// ErrExported is final: the state was exported.

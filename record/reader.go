@@ -19,7 +19,8 @@ type ReaderConfig struct {
 	// names for it, or else as [ErrMessageHandler]. A nil HandleMessage refuses
 	// every message with [ErrUnexpectedMessage].
 	//
-	// It runs inside a Read and must not call methods of the Reader.
+	// It runs inside a Read and must not call methods of the Reader. If it
+	// panics, that ends the Reader with [ErrInterrupted].
 	HandleMessage func(message []byte) error
 
 	// OnKeyUpdate is told of each KeyUpdate of the peer, and whether the peer
@@ -341,20 +342,38 @@ func (r *Reader) alert(content []byte) error {
 		// until a "close_notify" is received, though they MAY log or otherwise
 		// record them." (RFC 9846, Section 6.1, about user_canceled)
 	}
+	if err != nil {
+		r.fail(err) // before the caller's code here, too
+	}
 	r.handler.handleAlert(a)
 	return err
 }
 
 // handshake obeys the content of a handshake record.
-func (r *Reader) handshake(content []byte) error {
+func (r *Reader) handshake(content []byte) (err error) {
 	if r.messages == nil {
 		r.messages = NewHandshakeReader(r.maxSize)
 	}
-	err := r.messages.Append(content)
+	err = r.messages.Append(content)
 	clear(content) // before the caller's code, which may panic
 	if err != nil {
 		return err
 	}
+	returns := false
+	defer func() {
+		if !returns {
+			// What follows in the record would be read after what follows the
+			// record.
+			r.fail(ErrInterrupted)
+		}
+	}()
+	err = r.handleMessages()
+	returns = true
+	return err
+}
+
+// handleMessages obeys the messages that are whole.
+func (r *Reader) handleMessages() error {
 	for {
 		message, err := r.messages.Next()
 		if message == nil || err != nil {

@@ -1,0 +1,100 @@
+package record
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+
+	"example.com/splitseal/aead"
+)
+
+// TestReceivedAlertHookPanics recovers from a panic in OnAlert when an alert is
+// received. The alert has had its effect all the same.
+//
+// "Upon receiving an error alert, the TLS implementation SHOULD indicate an error
+// to the application and MUST NOT allow any further data to be sent or received on
+// the connection." (RFC 9846, Section 6)
+func TestReceivedAlertHookPanics(t *testing.T) {
+	for _, a := range []Alert{AlertHandshakeFailure, AlertCloseNotify} {
+		transport := new(stub)
+		transport.in.Write(newPeer(t).record(21, []byte{2, byte(a)}, 0))
+		c := newConn(t, transport, ConnConfig{OnAlert: func(Alert, bool) { panic("hook") }})
+		p := make([]byte, 10)
+		if v := recovered(func() { c.Read(p) }); v != "hook" {
+			t.Fatalf("%v: recovered %v", a, v)
+		}
+		_, readErr := c.Read(p)
+		_, writeErr := c.Write([]byte("more"))
+		if a == AlertCloseNotify {
+			if readErr != io.EOF || writeErr != nil {
+				t.Errorf("%v: %v, %v", a, readErr, writeErr)
+			}
+			continue
+		}
+		var received *AlertError
+		if !errors.As(readErr, &received) || received.Alert != a || writeErr != readErr {
+			t.Errorf("%v: %v, %v", a, readErr, writeErr)
+		}
+		if transport.out.Len() > 0 {
+			t.Errorf("%v: sent %x after it", a, transport.out.Bytes())
+		}
+	}
+}
+
+// TestMessageHandlerPanics recovers from a panic in HandleMessage when more
+// messages follow in the record, which must not come after what follows the record.
+func TestMessageHandlerPanics(t *testing.T) {
+	f := newPeer(t)
+	transport := new(stub)
+	transport.in.Write(f.record(22, append(message(4, 1), message(4, 2)...), 0))
+	transport.in.Write(f.record(23, []byte("data"), 0))
+	transport.in.Write(f.record(22, message(4, 3), 0))
+	handled := 0
+	c := newConn(t, transport, ConnConfig{HandleMessage: func(*Conn, []byte) error {
+		handled++
+		panic("handler")
+	}})
+	p := make([]byte, 10)
+	if v := recovered(func() { c.Read(p) }); v != "handler" {
+		t.Fatal(v)
+	}
+	for range 2 {
+		if n, err := c.Read(p); n != 0 || err != ErrInterrupted {
+			t.Errorf("Read: %q, %v", p[:n], err)
+		}
+	}
+	if _, _, err := c.Export(); err != ErrInterrupted {
+		t.Errorf("Export: %v", err)
+	}
+	if _, err := c.Write([]byte("more")); err != ErrInterrupted {
+		t.Errorf("Write: %v", err)
+	}
+	if handled != 1 {
+		t.Errorf("%d messages handled", handled)
+	}
+	wantAlert(t, transport.out.Bytes(), AlertInternalError)
+}
+
+// TestMessageHandlerAlertError lets a handler return what another connection's peer
+// has sent. This peer has sent no alert and gets one.
+func TestMessageHandlerAlertError(t *testing.T) {
+	transport := new(stub)
+	transport.in.Write(newPeer(t).record(22, message(4, 1), 0))
+	c := newConn(t, transport, ConnConfig{HandleMessage: func(*Conn, []byte) error {
+		return fmt.Errorf("upstream: %w", &AlertError{Alert: AlertBadRecordMAC})
+	}})
+	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, ErrMessageHandler) {
+		t.Error(err)
+	}
+	wantAlert(t, transport.out.Bytes(), AlertInternalError)
+}
+
+// wantAlert checks that a client's Conn has sent the alert a and nothing else.
+func wantAlert(t *testing.T, sent []byte, a Alert) {
+	t.Helper()
+	rec, need, err := appOpener(t, aead.AES128GCM(), "client").Open(sent)
+	if err != nil || need > 0 || rec.Size != len(sent) || rec.Type != ContentTypeAlert || Alert(rec.Content[1]) != a {
+		t.Errorf("sent %v, %v, want %v alone", rec, err, a)
+	}
+}
