@@ -365,7 +365,7 @@ func (c *Conn) closeNotify() error {
 // It returns the error of the transport's Close, or else the one that kept it
 // from sending close_notify. If Close was called before it returns
 // [net.ErrClosed].
-func (c *Conn) Close() error {
+func (c *Conn) Close() (err error) {
 	if c.exported.Load() {
 		return ErrExported
 	}
@@ -373,23 +373,28 @@ func (c *Conn) Close() error {
 		return net.ErrClosed
 	}
 	wait := c.endWritesWithin(closeTimeout)
-	var alertErr error
-	if c.writeLock.lockWithin(wait, c.giveUpWriting) {
-		if c.failure.Load() == nil && c.out.err == nil {
-			alertErr = c.closeNotify()
-		} else if isTransportError(c.out.err) {
-			alertErr = c.out.err
+	defer func() { // also when something below panics
+		if c.exported.Load() { // while Close waited
+			c.transport.SetWriteDeadline(c.writeDeadline)
+			err = ErrExported
+			return
 		}
-		c.giveUpWriting()
-	} else {
-		alertErr = &TransportError{Op: "write", Err: errWriteStalled}
+		if closeErr := c.transport.Close(); closeErr != nil {
+			err = closeErr
+		}
+		c.closeRead()
+	}()
+	if !c.writeLock.lockWithin(wait, c.giveUpWriting) {
+		return &TransportError{Op: "write", Err: errWriteStalled}
 	}
-	err := c.transport.Close()
-	c.closeRead()
-	if err == nil {
-		err = alertErr
+	defer c.giveUpWriting()
+	if c.failure.Load() == nil && c.out.err == nil {
+		return c.closeNotify()
 	}
-	return err
+	if isTransportError(c.out.err) {
+		return c.out.err
+	}
+	return nil
 }
 
 func isTransportError(err error) bool {
@@ -659,6 +664,9 @@ func (c *Conn) SetDeadline(t time.Time) error {
 // SetReadDeadline sets the transport's read deadline. A read that it ends loses
 // nothing and can be made again.
 func (c *Conn) SetReadDeadline(t time.Time) error {
+	if c.exported.Load() {
+		return ErrExported
+	}
 	return c.transport.SetReadDeadline(t)
 }
 
@@ -668,6 +676,9 @@ func (c *Conn) SetReadDeadline(t time.Time) error {
 func (c *Conn) SetWriteDeadline(t time.Time) error {
 	c.deadlineLock.Lock()
 	defer c.deadlineLock.Unlock()
+	if c.exported.Load() {
+		return ErrExported
+	}
 	if c.closed.Load() {
 		return net.ErrClosed
 	}

@@ -1194,6 +1194,7 @@ func TestConnExport(t *testing.T) {
 		}
 		for i, err := range []error{
 			counted(old.Read(p)), counted(old.Write(p)), old.CloseWrite(), old.KeyUpdate(false), old.Close(), old.Close(),
+			old.SetReadDeadline(time.Now()), old.SetWriteDeadline(time.Now()), // not on what is another's now
 		} {
 			if err != ErrExported {
 				t.Errorf("round %d, call %d: %v", round, i, err)

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"runtime"
 	"testing"
 
 	"example.com/splitseal/aead"
@@ -88,6 +90,62 @@ func TestMessageHandlerAlertError(t *testing.T) {
 		t.Error(err)
 	}
 	wantAlert(t, transport.out.Bytes(), AlertInternalError)
+}
+
+// TestClosePanics recovers from panics inside Close. The transport is closed all
+// the same, and nobody waits for the lock that Close had.
+func TestClosePanics(t *testing.T) {
+	for _, where := range []string{"padding", "transport", "hook"} {
+		closing := false
+		at := func(place string) {
+			if closing && place == where {
+				panic(place)
+			}
+		}
+		transport := new(stub)
+		transport.write = func(p []byte) (int, error) { at("transport"); return len(p), nil }
+		c := newConn(t, transport, ConnConfig{
+			Sealer:  appSealer(t, aead.AES128GCM(), "client", SealerConfig{Padding: func(int) int { at("padding"); return 0 }}),
+			OnAlert: func(Alert, bool) { at("hook") },
+		})
+		closing = true
+		if v := recovered(func() { c.Close() }); v != where {
+			t.Fatalf("%s: recovered %v", where, v)
+		}
+		if !transport.closed {
+			t.Errorf("%s: the transport is open", where)
+		}
+		if c.writeLock.users.Load() != 0 {
+			t.Fatalf("%s: the write lock is held", where)
+		}
+		if _, err := c.Write([]byte("x")); err != net.ErrClosed {
+			t.Errorf("%s: Write: %v", where, err)
+		}
+		if _, err := c.Read(make([]byte, 1)); err != net.ErrClosed {
+			t.Errorf("%s: Read: %v", where, err)
+		}
+		if c.out.sealer.keys != nil || c.in.opener.keys != nil {
+			t.Errorf("%s: keys are still there", where)
+		}
+	}
+}
+
+// TestCloseBesideExport lets Close wait for a lock that Export has. The transport
+// belongs to whoever has the states.
+func TestCloseBesideExport(t *testing.T) {
+	transport := new(stub)
+	c := newConn(t, transport, ConnConfig{})
+	c.writeLock.lock()
+	done := make(chan error)
+	go func() { done <- c.Close() }()
+	for c.writeLock.users.Load() < 2 {
+		runtime.Gosched()
+	}
+	c.exported.Store(true) // Export had looked before Close came
+	c.writeLock.unlock()
+	if err := <-done; err != ErrExported || transport.closed {
+		t.Errorf("Close: %v, transport closed: %v", err, transport.closed)
+	}
 }
 
 // wantAlert checks that a client's Conn has sent the alert a and nothing else.
