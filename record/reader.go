@@ -517,6 +517,10 @@ func (r *Reader) transportError(err error) error {
 		if r.truncate && r.start == r.end && !r.opener.HandshakePartial() {
 			err = io.EOF
 		}
+	case errors.Is(err, io.EOF):
+		// Whoever asks errors.Is must not take it for the end that close_notify
+		// brings.
+		err = &TransportError{Op: "read", Err: fmt.Errorf("%w: %v", io.ErrUnexpectedEOF, err)}
 	default:
 		err = &TransportError{Op: "read", Err: err}
 	}

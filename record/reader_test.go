@@ -270,6 +270,14 @@ func TestReaderTransportErrors(t *testing.T) {
 			t.Fatalf("WriteTo: %v", again)
 		}
 	}
+	for _, end := range []error{&net.OpError{Op: "read", Err: io.EOF}, fmt.Errorf("wrapped: %w", io.EOF)} {
+		for _, accept := range []bool{false, true} {
+			_, err := newTestReader(t, &stub{readErr: end}, ReaderConfig{AcceptTruncation: accept}).Read(make([]byte, 1))
+			if errors.Is(err, io.EOF) || !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(err.Error(), end.Error()) {
+				t.Errorf("%v passes for the end of the data: %v", end, err)
+			}
+		}
+	}
 	for name, lie := range map[string]readerFunc{
 		"more than was asked for": func(p []byte) (int, error) { return len(p) + 1, nil },
 		"less than nothing":       func(p []byte) (int, error) { return -1, nil },

@@ -605,7 +605,7 @@ func (w *Writer) contentSize() int {
 // [net.Error].
 type TransportError struct {
 	Op  string // "read" or "write"
-	Err error  // what the transport returned, or io.ErrShortWrite
+	Err error  // what the transport returned, io.ErrShortWrite or io.ErrUnexpectedEOF
 }
 
 var _ net.Error = (*TransportError)(nil)
