@@ -60,6 +60,7 @@ func NewProtector(s *Suite, keys TrafficKeys) (*Protector, error) {
 // way to start above zero, and using it twice, or while the other one is still
 // in use, repeats nonces. Otherwise it is [NewProtector].
 func ResumeProtector(s *Suite, keys TrafficKeys, seq uint64) (*Protector, error) {
+	s.check()
 	if len(keys.Key) != s.p.KeySize {
 		return nil, errKeySize
 	}

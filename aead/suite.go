@@ -146,6 +146,12 @@ func SuiteByID(id uint16) *Suite {
 	return nil
 }
 
+func (s *Suite) check() {
+	if s == nil || s.p.New == nil {
+		panic("aead: Suite is nil or not made by NewSuite")
+	}
+}
+
 // ID returns the IANA cipher suite value.
 func (s *Suite) ID() uint16 { return s.p.ID }
 
@@ -181,6 +187,7 @@ var (
 // New panics if the AEAD does not have the nonce and tag size of the suite,
 // and as [Gather] does.
 func (s *Suite) New(key []byte) (Gatherer, error) {
+	s.check()
 	if len(key) != s.p.KeySize {
 		return nil, errKeySize
 	}

@@ -386,7 +386,7 @@ func (a *AEAD) OpenScatter(pieces [][]byte, nonce, ciphertext, additionalData []
 }
 
 func (a *AEAD) checkNonce(nonce []byte) {
-	if len(nonce) != a.nonceSize {
+	if len(nonce) != a.nonceSize || a.nonceSize == 0 { // 0 if no constructor made a
 		panic("gcm: incorrect nonce size")
 	}
 }

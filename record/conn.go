@@ -366,6 +366,9 @@ func (c *Conn) closeNotify() error {
 // from sending close_notify. If Close was called before it returns
 // [net.ErrClosed].
 func (c *Conn) Close() (err error) {
+	if c.transport == nil {
+		panic("record: Conn not made by NewConn")
+	}
 	if c.exported.Load() {
 		return ErrExported
 	}

@@ -132,6 +132,9 @@ func (o *Opener) SetTrafficSecret(epoch Epoch, suite *aead.Suite, secret []byte)
 	if suite == nil {
 		panic("record: nil suite")
 	}
+	if o.limit == 0 {
+		panic("record: Opener not made by NewOpener")
+	}
 	if err := o.usable(); err != nil {
 		return err
 	}

@@ -278,6 +278,9 @@ func (r *Reader) buffered() []byte {
 // need > 0, so many bytes are missing from the record, at least, and nothing
 // has happened. Errors are left in r.err.
 func (r *Reader) open(p []byte) (n, need int) {
+	if r.opener == nil {
+		panic("record: Reader not made by NewReader, or Conn not by NewConn")
+	}
 	in := r.buffered()
 	rec, need, err := r.opener.OpenTo(p, in)
 	if err != nil {

@@ -152,6 +152,9 @@ func (s *Sealer) SetTrafficSecret(epoch Epoch, suite *aead.Suite, secret []byte)
 	if suite == nil {
 		panic("record: nil suite")
 	}
+	if s.limit == 0 {
+		panic("record: Sealer not made by NewSealer")
+	}
 	if err := s.usable(); err != nil {
 		return err
 	}

@@ -442,6 +442,9 @@ func (w *Writer) begin() error {
 	if w.err != nil {
 		return w.err
 	}
+	if w.sealer == nil {
+		panic("record: Writer not made by NewWriter, or Conn not by NewConn")
+	}
 	w.busy = true
 	return nil
 }

@@ -1,0 +1,34 @@
+package aead_test
+
+import (
+	"strings"
+	"testing"
+
+	"example.com/splitseal/aead"
+)
+
+// TestZeroValues uses values that no constructor made: a panic that says so.
+func TestZeroValues(t *testing.T) {
+	var p aead.Protector
+	var s aead.Suite
+	keys := aead.TrafficKeys{IV: make([]byte, aead.IVSize)}
+	for name, call := range map[string]func(){
+		"Protector.Seal":       func() { p.Seal(make([]byte, 1), 0, nil, 0) },
+		"Protector.SealSplit":  func() { p.SealSplit(nil, 0, nil) },
+		"Protector.SealGather": func() { p.SealGather(nil, 0, nil) },
+		"Protector.Open":       func() { p.Open(nil, 0, nil) },
+		"Suite.New":            func() { s.New(nil) },
+		"NewProtector":         func() { aead.NewProtector(&s, keys) },
+		"ResumeProtector":      func() { aead.ResumeProtector(nil, keys, 1) },
+	} {
+		func() {
+			defer func() {
+				if text, ok := recover().(string); !ok || !strings.HasPrefix(text, "aead: ") {
+					t.Errorf("%s: panic %q", name, text)
+				}
+			}()
+			call()
+		}()
+	}
+	p.Wipe()
+}
