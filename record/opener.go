@@ -303,7 +303,8 @@ func (o *Opener) Open(in []byte) (rec Record, need int, err error) {
 // [Opener.KeyUpdate] has not been called, and then nothing has changed; all
 // other errors are final, and their alert is what [AlertOf] says. A panic in the
 // AEAD leaves zeros in dst and the body, and [ErrInterrupted] behind. OpenTo
-// panics if dst overlaps the record, before anything is written.
+// panics, before anything is written, if what it would write of dst overlaps the
+// record.
 //
 // See RFC 9846, Sections 5.1, 5.2 and 5.4.
 func (o *Opener) OpenTo(dst, in []byte) (rec Record, need int, err error) {
@@ -344,7 +345,7 @@ func (o *Opener) OpenTo(dst, in []byte) (rec Record, need int, err error) {
 		rec.Dropped = true
 		return rec, 0, nil
 	case o.keys != nil:
-		err = o.openBody(&rec, dst, body, readRecordHeader(record))
+		err = o.openBody(&rec, dst, record)
 		return
 	case rec.Type == ContentTypeApplicationData:
 		// Only rejected early data comes here. "The server then ignores early
@@ -469,20 +470,21 @@ func contentSize(typ ContentType, size int) error {
 // will find it: to return a copy of what was just written in parts took a third
 // of the time of a short record. On an error rec is empty. Nothing is decided by
 // the plaintext, and none of it is copied, before it verifies.
-func (o *Opener) openBody(rec *Record, dst, body []byte, header uint64) error {
+func (o *Opener) openBody(rec *Record, dst, record []byte) error {
+	body := record[HeaderSize:]
 	innerSize := len(body) - o.keys.protector.Overhead()
 	if innerSize < 0 { // the header was let through for skipping
 		return o.drop(rec, innerSize-1)
 	}
 	// The last byte of the inner plaintext is never content.
 	prefix := dst[:min(len(dst), max(0, innerSize-1))]
-	if mem.Overlap(prefix, body) {
+	if mem.Overlap(prefix, record) {
 		panic(overlapText)
 	}
 	// "additional_data = TLSCiphertext.opaque_type ||
 	// TLSCiphertext.legacy_record_version || TLSCiphertext.length" (RFC 9846,
 	// Section 5.2): the header as received.
-	if err := o.open(prefix, header, body); err != nil {
+	if err := o.open(prefix, readRecordHeader(record), body); err != nil {
 		// "the server skips past early data by attempting to deprotect received
 		// records using the handshake traffic key, discarding records which fail
 		// deprotection (up to the configured max_early_data_size)." (RFC 9846,

@@ -1076,3 +1076,37 @@ func TestOpenerWipe(t *testing.T) {
 		t.Error("the traffic secret is still there after an error")
 	}
 }
+
+// TestOpenToOverlap lets dst begin at every place around a record, in memory that
+// both share: a panic before anything is written if content would land in the
+// record, its header included, and the content otherwise.
+func TestOpenToOverlap(t *testing.T) {
+	suite := aead.AES128GCM()
+	content := []byte("some content")
+	f := newForger(t, suite)
+	record := f.record(ContentTypeApplicationData, content, 3)
+	inner := len(content) + 1 + 3
+	const at = 100
+	for size := range 2 * inner {
+		for from := range 2 * at {
+			memory := make([]byte, 3*at)
+			copy(memory[at:], record)
+			before := bytes.Clone(memory)
+			in, dst := memory[at:at+len(record)], memory[from:from+size]
+			o := newTestOpener(t, suite, EpochApplication, OpenerConfig{})
+			written := min(size, inner-1)
+			overlap := written > 0 && from < at+len(record) && at < from+written
+			var rec Record
+			var err error
+			p := recovered(func() { rec, _, err = o.OpenTo(dst, in) })
+			switch {
+			case (p == overlapText) != overlap || !overlap && p != nil:
+				t.Fatalf("%d bytes from %d: panic %v", size, from-at, p)
+			case overlap && !bytes.Equal(memory, before):
+				t.Fatalf("%d bytes from %d: written before the panic", size, from-at)
+			case !overlap && (err != nil || string(rec.Content)+string(rec.Rest) != string(content)):
+				t.Fatalf("%d bytes from %d: %q, %q, %v", size, from-at, rec.Content, rec.Rest, err)
+			}
+		}
+	}
+}
