@@ -2,7 +2,11 @@
 
 package gcm
 
-import "example.com/splitseal/internal/asm"
+import (
+	"unsafe"
+
+	"example.com/splitseal/internal/asm"
+)
 
 // key is a key in the hands of the backend that was selected when it was set
 // up, or of crypto/cipher.
@@ -131,5 +135,22 @@ func (k *recordKey) wipe() {
 	k.kernels.Wipe()
 	if k.generic != nil {
 		k.generic.wipe()
+	}
+}
+
+// sealSplit seals prefix and the text that is in place behind it.
+func sealSplit(k *asm.Key, out, prefix []byte, n asm.Nonce, ad asm.AD) {
+	size := len(out) - TagSize
+	dst, src := unsafe.SliceData(out), unsafe.SliceData(prefix)
+	switch rest := size - len(prefix); {
+	case rest == 0:
+		k.Seal(dst, src, size, n, ad)
+	case len(prefix) == 0 || src == dst:
+		k.Seal(dst, dst, size, n, ad)
+	case rest == 1:
+		// A record's content type: as a value it costs no seam.
+		k.SealTrailer(dst, src, len(prefix), out[len(prefix)], n, ad)
+	default:
+		k.SealSplit(dst, src, len(prefix), size, n, ad)
 	}
 }

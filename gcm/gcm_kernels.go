@@ -26,23 +26,6 @@ func openWhole(k *asm.Key, out, ciphertext []byte, n asm.Nonce, ad asm.AD) bool 
 	return k.Open(unsafe.SliceData(out), unsafe.SliceData(ciphertext), len(out), n, ad)
 }
 
-// sealSplit seals prefix and the text that is in place behind it.
-func sealSplit(k *asm.Key, out, prefix []byte, n asm.Nonce, ad asm.AD) {
-	size := len(out) - TagSize
-	dst, src := unsafe.SliceData(out), unsafe.SliceData(prefix)
-	switch rest := size - len(prefix); {
-	case rest == 0:
-		k.Seal(dst, src, size, n, ad)
-	case len(prefix) == 0 || src == dst:
-		k.Seal(dst, dst, size, n, ad)
-	case rest == 1:
-		// A record's content type: as a value it costs no seam.
-		k.SealTrailer(dst, src, len(prefix), out[len(prefix)], n, ad)
-	default:
-		k.SealSplit(dst, src, len(prefix), size, n, ad)
-	}
-}
-
 // sealPieces seals a list of pieces.
 func sealPieces(k *asm.Key, out []byte, pieces [][]byte, n asm.Nonce, ad asm.AD) {
 	k.SealPieces(unsafe.SliceData(out), len(out)-TagSize, pieces, n, ad)

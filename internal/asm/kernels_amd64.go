@@ -200,3 +200,36 @@ func (k *Key) openStream(dst, src *byte, size, trailer uint64, n Nonce, ad AD, b
 	}
 	return o == 1, byte(l)
 }
+
+// sealLong is sealText for a text of more than one call.
+//
+//go:noinline
+func (k *Key) sealLong(dst, src *byte, size int, trailer uint64, n Nonce, ad AD) {
+	bits := (uint64(size) + trailer>>8) * 8
+	c := calls{shape: &shapes[k.backend], total: size}
+	for c.next() {
+		t := uint64(0)
+		if c.final == 1 {
+			t = trailer
+			c.size += t >> 8
+		}
+		k.sealStream(offset(dst, c.begin), offset(src, c.begin), uint64(c.end-c.begin), t, n, ad, bits, &c.stream)
+	}
+}
+
+// openLong is openText for a text of more than one call.
+//
+//go:noinline
+func (k *Key) openLong(dst, src *byte, size int, trailer uint64, n Nonce, ad AD) (ok bool, last byte) {
+	bits := (uint64(size) + trailer) * 8
+	c := calls{shape: &shapes[k.backend], total: size}
+	for c.next() {
+		t := uint64(0)
+		if c.final == 1 {
+			t = trailer
+			c.size += t
+		}
+		ok, last = k.openStream(offset(dst, c.begin), offset(src, c.begin), uint64(c.end-c.begin), t, n, ad, bits, &c.stream)
+	}
+	return ok, last
+}

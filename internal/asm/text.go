@@ -1,3 +1,5 @@
+//lint:file-ignore SA4006 without kernels no call of one returns, and what follows it is dead
+
 package asm
 
 import (
@@ -79,22 +81,6 @@ func (k *Key) SealTrailer(dst, src *byte, size int, trailer byte, n Nonce, ad AD
 
 // sealTrailer says to a seal that there is a trailer.
 const sealTrailer = 1 << 8
-
-// sealLong is sealText for a text of more than one call.
-//
-//go:noinline
-func (k *Key) sealLong(dst, src *byte, size int, trailer uint64, n Nonce, ad AD) {
-	bits := (uint64(size) + trailer>>8) * 8
-	c := calls{shape: &shapes[k.backend], total: size}
-	for c.next() {
-		t := uint64(0)
-		if c.final == 1 {
-			t = trailer
-			c.size += t >> 8
-		}
-		k.sealStream(offset(dst, c.begin), offset(src, c.begin), uint64(c.end-c.begin), t, n, ad, bits, &c.stream)
-	}
-}
 
 // SealSplit is Seal for a text of size bytes that begins with prefix bytes at
 // src and goes on at dst+prefix, where it is sealed in place.
@@ -181,23 +167,6 @@ func (k *Key) Open(dst, src *byte, size int, n Nonce, ad AD) bool {
 // plaintext is a result.
 func (k *Key) OpenTrailer(dst, src *byte, size int, n Nonce, ad AD) (ok bool, trailer byte) {
 	return k.openText(dst, src, size, 1, n, ad)
-}
-
-// openLong is openText for a text of more than one call.
-//
-//go:noinline
-func (k *Key) openLong(dst, src *byte, size int, trailer uint64, n Nonce, ad AD) (ok bool, last byte) {
-	bits := (uint64(size) + trailer) * 8
-	c := calls{shape: &shapes[k.backend], total: size}
-	for c.next() {
-		t := uint64(0)
-		if c.final == 1 {
-			t = trailer
-			c.size += t
-		}
-		ok, last = k.openStream(offset(dst, c.begin), offset(src, c.begin), uint64(c.end-c.begin), t, n, ad, bits, &c.stream)
-	}
-	return ok, last
 }
 
 // OpenSplit is Open for a plaintext of size bytes of which the first prefix
