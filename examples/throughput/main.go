@@ -113,13 +113,19 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal 
 		return fail(exitFailed, err)
 	}
 
+	about := describe(args)
+	if ctx.Err() != nil {
+		// Fewer rounds than asked for, perhaps none for some: nothing to keep.
+		about += " (interrupted)"
+		fmt.Fprintln(stderr, "throughput: interrupted; what follows was measured for less time than asked for")
+	}
 	if o.json {
 		err = writeJSON(stdout, r)
 	} else {
-		err = writeTable(stdout, r, describe(args))
+		err = writeTable(stdout, r, about)
 	}
 	if err == nil && chart != nil {
-		_, err = chart.Write(drawSVG(r, describe(args)))
+		_, err = chart.Write(drawSVG(r, about))
 		err = errors.Join(err, chart.Close())
 	}
 	if err != nil {
