@@ -117,7 +117,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal 
 	if ctx.Err() != nil {
 		// Fewer rounds than asked for, perhaps none for some: nothing to keep.
 		about += " (interrupted)"
-		fmt.Fprintln(stderr, "throughput: interrupted; what follows was measured for less time than asked for")
 	}
 	if o.json {
 		err = writeJSON(stdout, r)
