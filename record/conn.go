@@ -375,9 +375,12 @@ func (c *Conn) Close() (err error) {
 	if c.closed.Swap(true) {
 		return net.ErrClosed
 	}
-	wait := c.endWritesWithin(closeTimeout)
+	wait, stop := c.endWritesWithin(closeTimeout)
 	defer func() { // also when something below panics
+		stop()
 		if c.exported.Load() { // while Close waited
+			c.deadlineLock.Lock()
+			defer c.deadlineLock.Unlock()
 			c.transport.SetWriteDeadline(c.writeDeadline)
 			err = ErrExported
 			return
@@ -407,7 +410,10 @@ func isTransportError(err error) bool {
 
 // endWritesWithin takes the write deadline out of the caller's hands and brings
 // it forward. It returns the time that is left.
-func (c *Conn) endWritesWithin(wait time.Duration) time.Duration {
+//
+// A transport that has no deadlines is closed at that time, which is the other
+// way to end a write, unless stop is called before.
+func (c *Conn) endWritesWithin(wait time.Duration) (left time.Duration, stop func() bool) {
 	c.deadlineLock.Lock()
 	defer c.deadlineLock.Unlock()
 	now := time.Now()
@@ -416,8 +422,11 @@ func (c *Conn) endWritesWithin(wait time.Duration) time.Duration {
 		deadline = c.writeDeadline
 	}
 	c.ending = true
-	c.transport.SetWriteDeadline(deadline)
-	return max(0, deadline.Sub(now))
+	left = max(0, deadline.Sub(now))
+	if c.transport.SetWriteDeadline(deadline) != nil {
+		return left, time.AfterFunc(left, func() { c.transport.Close() }).Stop
+	}
+	return left, func() bool { return true }
 }
 
 // giveUpWriting ends a direction that Close has closed, and gives the write lock
@@ -462,11 +471,13 @@ func (c *Conn) settle() {
 	}
 	if f := c.failure.Load(); f != nil && c.out.err == nil {
 		if f.send {
-			c.endWritesWithin(alertTimeout)
-			if c.out.SendAlert(f.alert) == nil {
+			_, stop := c.endWritesWithin(alertTimeout)
+			err := c.out.SendAlert(f.alert)
+			stop()
+			c.out.err = f.err
+			if err == nil {
 				c.alertSent(f.alert)
 			}
-			c.out.err = f.err
 		}
 		c.out.fail(f.err)
 	}

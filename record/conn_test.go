@@ -837,6 +837,58 @@ func TestConnAlertTimeout(t *testing.T) {
 	})
 }
 
+// undated is a transport without deadlines whose peer does not read, as an SSH
+// channel can be.
+type undated struct {
+	stub
+	once sync.Once
+	end  chan struct{}
+}
+
+func (u *undated) Write(p []byte) (int, error)      { <-u.end; return 0, net.ErrClosed }
+func (u *undated) Close() error                     { u.once.Do(func() { close(u.end) }); return nil }
+func (u *undated) SetWriteDeadline(time.Time) error { return os.ErrNoDeadline }
+
+// readingUndated is one whose peer reads.
+type readingUndated struct{ *stub }
+
+func (readingUndated) SetWriteDeadline(time.Time) error { return os.ErrNoDeadline }
+
+// TestConnWithoutDeadlines bounds Close, and the alert of a Read, where no deadline
+// does.
+func TestConnWithoutDeadlines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		c := newConn(t, &undated{end: make(chan struct{})}, ConnConfig{})
+		if c.Close(); time.Since(start) != closeTimeout {
+			t.Errorf("Close took %v", time.Since(start))
+		}
+
+		start = time.Now()
+		u := &undated{end: make(chan struct{})}
+		u.in.Write([]byte{20, 3, 3, 0, 1})
+		c = newConn(t, u, ConnConfig{})
+		if _, err := c.Read(make([]byte, 1)); err != ErrChangeCipherSpec || time.Since(start) != alertTimeout {
+			t.Errorf("Read: %v after %v", err, time.Since(start))
+		}
+		c.Close()
+	})
+	// Nothing is closed without need.
+	synctest.Test(t, func(t *testing.T) {
+		s := new(stub)
+		s.in.Write([]byte{20, 3, 3, 0, 1})
+		c := newConn(t, readingUndated{s}, ConnConfig{})
+		if _, err := c.Read(make([]byte, 1)); err != ErrChangeCipherSpec || s.out.Len() == 0 {
+			t.Errorf("Read: %v", err)
+		}
+		time.Sleep(2 * alertTimeout)
+		if s.closed {
+			t.Error("the transport was closed behind an alert that was sent")
+		}
+		c.Close()
+	})
+}
+
 // closer calls back when it is closed.
 type closer struct {
 	net.Conn
