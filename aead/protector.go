@@ -25,13 +25,14 @@ var ErrSequenceExhausted = errors.New("aead: sequence number exhausted")
 // 40 bits, the content type the highest of them. It is the additional data.
 //
 // A Protector has one owner and serves one direction, for sealing or for
-// opening: its methods must not be called concurrently, and it must not be
-// copied. Calling them concurrently, even only to open, can seal two records
-// under one nonce.
+// opening: its methods must not be called concurrently. Calling them concurrently,
+// even only to open, can seal two records under one nonce. It must not be copied; a
+// copy panics when it is to seal or open.
 //
 // See RFC 9846, Sections 5.2 and 5.3.
 type Protector struct {
 	_     noCopy
+	self  *Protector // itself, unless it is a copy or was wiped
 	suite *Suite
 	seq   uint64
 
@@ -78,6 +79,7 @@ func ResumeProtector(s *Suite, keys TrafficKeys, seq uint64) (*Protector, error)
 	if err != nil {
 		return nil, err
 	}
+	p.self = p
 	return p, nil
 }
 
@@ -244,6 +246,7 @@ func (p *Protector) Wipe() {
 	if p.record != nil {
 		p.record.Wipe()
 	}
+	p.self = nil
 	p.record = nil
 	p.aead = nil
 	clear(p.iv[:])
@@ -251,8 +254,8 @@ func (p *Protector) Wipe() {
 }
 
 func (p *Protector) check(body []byte, header uint64) {
-	if p.record == nil && p.aead == nil {
-		panic("aead: Protector was wiped or not made by NewProtector")
+	if p.self != p {
+		panic("aead: Protector was wiped, copied, or not made by NewProtector")
 	}
 	if len(body) > maxBodySize {
 		panic("aead: record body too large")

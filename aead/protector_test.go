@@ -10,6 +10,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os/exec"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -594,6 +595,26 @@ func TestProtectorAllocations(t *testing.T) {
 					t.Errorf("%v: %s of %d bytes: %v allocations, %v of them the AEAD's", s, name, n, allocs, allowed)
 				}
 			}
+		}
+	}
+}
+
+// TestCopies copies a Protector out of vet's sight. The copy, which has a sequence
+// number of its own, seals and opens nothing.
+func TestCopies(t *testing.T) {
+	for _, s := range allSuites(t) {
+		p := newProtector(t, s, 0)
+		copied := reflect.New(reflect.TypeFor[aead.Protector]())
+		copied.Elem().Set(reflect.ValueOf(p).Elem())
+		c := copied.Interface().(*aead.Protector)
+		body := make([]byte, 1+s.TagSize())
+		const message = "aead: Protector was wiped, copied"
+		mustPanic(t, message, "Seal", func() { c.Seal(body, 0, nil, 23) })
+		mustPanic(t, message, "SealSplit", func() { c.SealSplit(body, 0, nil) })
+		mustPanic(t, message, "SealGather", func() { c.SealGather(body, 0, [][]byte{{23}}) })
+		mustPanic(t, message, "Open", func() { c.Open(nil, 0, body) })
+		if err := p.Seal(body, 0, nil, 23); err != nil || p.Seq() != 1 {
+			t.Errorf("the original: %v", err)
 		}
 	}
 }
