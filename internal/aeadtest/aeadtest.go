@@ -69,6 +69,7 @@ func Run(t *testing.T, c Config) {
 	t.Run("Append", s.testAppend)
 	t.Run("Overlap", s.testOverlap)
 	t.Run("OutputsOverlap", s.testOutputsOverlap)
+	t.Run("Arena", s.testArena)
 	t.Run("Arguments", s.testArguments)
 	t.Run("Tampering", s.testTampering)
 	t.Run("Concurrent", s.testConcurrent)
