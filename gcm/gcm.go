@@ -247,6 +247,10 @@ func (a *AEAD) SealSplit(out, nonce, prefix, additionalData []byte) {
 	}
 	checkApart(out, nonce, overlapNonce)
 	checkApart(out, additionalData, overlapAdditionalData)
+	if k := a.key.kernel(); k != nil {
+		sealSplit(k, out, prefix, nonceOf(nonce), k.AD(additionalData))
+		return
+	}
 	a.key.seal(out, nonce, prefix, additionalData)
 }
 
@@ -320,7 +324,13 @@ func (a *AEAD) OpenSplit(prefix, nonce, buf, additionalData []byte) error {
 	checkApart(buf, additionalData, overlapAdditionalData)
 	checkApart(prefix, nonce, overlapNonce)
 	checkApart(prefix, additionalData, overlapAdditionalData)
-	if !a.key.open(prefix, nonce, buf, additionalData) {
+	var ok bool
+	if k := a.key.kernel(); k != nil {
+		ok = openSplit(k, prefix, buf, nonceOf(nonce), k.AD(additionalData))
+	} else {
+		ok = a.key.open(prefix, nonce, buf, additionalData)
+	}
+	if !ok {
 		clear(prefix)
 		clear(buf[len(prefix) : len(buf)-a.tagSize])
 		return ErrOpen
@@ -516,6 +526,10 @@ func (k *RecordKey) SealSplit(out []byte, seq, ad uint64, adSize int, prefix []b
 	checkTextSize(uint64(len(out) - TagSize))
 	if mem.Inexact(out, prefix) {
 		panic(overlapText)
+	}
+	if kernel := k.key.kernel(); kernel != nil {
+		sealSplit(kernel, out, prefix, asm.NonceAt(seq), asm.ADOf(ad, adSize))
+		return
 	}
 	k.key.sealSplit(out, seq, ad, adSize, prefix)
 }

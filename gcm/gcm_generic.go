@@ -10,24 +10,23 @@ import (
 	"example.com/splitseal/internal/mem"
 )
 
-// A backend is two types, key and recordKey, which gcm_noasm.go (and its
-// counterpart where there is assembly) declares. This file has the generic
-// ones, which work everywhere and serve the sizes that kernels do not know.
+// A backend is two types, key and recordKey, which gcm_asm.go or gcm_noasm.go
+// declares. This file has the generic ones, which work everywhere and serve the
+// sizes that kernels do not know. gcm.go asks kernel first: where it returns a
+// key the functions of gcm_kernels.go serve the call, and else the methods below.
 //
-// gcm.go has checked all arguments when a method below runs: sizes fit,
-// output overlaps text only in place, nothing else overlaps. It also clears
-// the outputs when an open returns false. So a method has these duties:
+// gcm.go has checked all arguments by then: sizes fit, output overlaps text only
+// in place, nothing else overlaps. It also clears the outputs when an open
+// returns false. So both have these duties:
 //
 //	seal        out holds prefix ‖ text already in place ‖ room for the tag
 //	sealPieces  out is exactly the pieces and a tag long
 //	open        plaintext goes to prefix, what is left is opened in place in
-//	            buf, and buf[:len(prefix)] ends as ciphertext or zeros if
-//	            prefix is elsewhere; same when the result is false
+//	            buf, and each byte of buf[:len(prefix)] ends as it was or as
+//	            zero if prefix is elsewhere; same when the result is false
 //	openPieces  the same for a list
-//	init        the only one that allocates
-//	kernel      what kernels know of the key, or nil if there are none for it:
-//	            the calls that short records make go to them without a method
-//	            in between, which would take 2 of some 40 ns
+//	init        the only one that allocates, but for a table that kernels make
+//	            when the first long text comes
 //
 // recordKey's methods differ in that nonce and additional data are integers,
 // and in seal, whose text is payload ‖ trailer.

@@ -7,7 +7,7 @@ import (
 )
 
 // The functions below take arguments that were checked to the kernels, of a
-// key that has some. They build everywhere; gcm_asm.go says where they run.
+// key that has some. They build everywhere, and run where kernel returns one.
 
 func nonceOf(nonce []byte) asm.Nonce { return asm.NonceOf((*[NonceSize]byte)(nonce)) }
 
@@ -24,6 +24,23 @@ func sealWhole(k *asm.Key, out, text []byte, n asm.Nonce, ad asm.AD) {
 // openWhole opens ciphertext to one place.
 func openWhole(k *asm.Key, out, ciphertext []byte, n asm.Nonce, ad asm.AD) bool {
 	return k.Open(unsafe.SliceData(out), unsafe.SliceData(ciphertext), len(out), n, ad)
+}
+
+// sealSplit seals prefix and the text that is in place behind it.
+func sealSplit(k *asm.Key, out, prefix []byte, n asm.Nonce, ad asm.AD) {
+	size := len(out) - TagSize
+	dst, src := unsafe.SliceData(out), unsafe.SliceData(prefix)
+	switch rest := size - len(prefix); {
+	case rest == 0:
+		k.Seal(dst, src, size, n, ad)
+	case len(prefix) == 0 || src == dst:
+		k.Seal(dst, dst, size, n, ad)
+	case rest == 1:
+		// A record's content type: as a value it costs no seam.
+		k.SealTrailer(dst, src, len(prefix), out[len(prefix)], n, ad)
+	default:
+		k.SealSplit(dst, src, len(prefix), size, n, ad)
+	}
 }
 
 // sealPieces seals a list of pieces.
