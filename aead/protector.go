@@ -175,10 +175,10 @@ func (p *Protector) SealSplit(out []byte, header uint64, prefix []byte) error {
 func (p *Protector) SealGather(out []byte, header uint64, pieces [][]byte) error {
 	p.check(out, header)
 	n := len(out) - p.suite.p.TagSize
-	if total, ok := mem.TotalSize(pieces, maxBodySize); !ok || total != n {
+	switch total, ok, inexact := mem.Measure(out, pieces, maxBodySize); {
+	case !ok || total != n:
 		panic("aead: output is not the pieces and a tag long")
-	}
-	if mem.InexactPieces(out, pieces) {
+	case inexact:
 		panic(overlapText)
 	}
 	seq := p.seq

@@ -48,15 +48,7 @@ var shapes = [backends]shape{
 // notText is the size of what batch 0 has in the place of text.
 const notText = 2 * blockSize
 
-// up and down round an offset in a text to where a batch ends, or to 0.
-
-func (s *shape) up(offset int) int {
-	if offset == 0 {
-		return 0
-	}
-	return (offset+notText+s.batch-1)&^(s.batch-1) - notText
-}
-
+// down rounds an offset in a text down to where a batch ends, or to 0.
 func (s *shape) down(offset int) int {
 	return max((offset+notText)&^(s.batch-1)-notText, 0)
 }

@@ -16,10 +16,7 @@ import (
 // Overlap reports whether x and y share memory at any index. Memory beyond
 // the lengths of the slices does not count, so an empty slice overlaps nothing.
 func Overlap(x, y []byte) bool {
-	// Two intervals meet when each begins before the other one ends.
-	a, b := address(x), address(y)
-	return len(x) > 0 && len(y) > 0 &&
-		a < b+uintptr(len(y)) && b < a+uintptr(len(x))
+	return meets(address(x), uintptr(len(x)), address(y), uintptr(len(y)))
 }
 
 // Inexact reports whether x and y share memory and begin at different
