@@ -293,9 +293,9 @@ var (
 	// it is, if the rest of the text is in place. It must be more than a first
 	// batch too.
 	splitFrom = [backends]int{
-		AESNI:  512,
-		VAES:   512,
-		AVX512: 512, // not measured
+		AESNI:  1024,
+		VAES:   1024,
+		AVX512: 1024, // not measured
 	}
 )
 
