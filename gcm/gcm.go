@@ -23,9 +23,11 @@
 // must never share memory with the nonce or the additional data. Calls that
 // break this panic before they write anything.
 //
-// While a call runs nobody may change its inputs or read or change its
-// outputs: an open may put plaintext there before it has verified it. When the
-// call returns, outputs hold verified plaintext or zeros.
+// While a call runs nobody may change its inputs, a list of pieces least of all,
+// because kernels go over it themselves and would use memory that was never
+// checked. Nor may anybody read or change its outputs: an open may put plaintext
+// there before it has verified it. When the call returns, outputs hold verified
+// plaintext or zeros.
 //
 // # Backends
 //
