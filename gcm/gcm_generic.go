@@ -26,7 +26,7 @@ import (
 //	            zero if prefix is elsewhere; same when the result is false
 //	openPieces  the same for a list
 //	init        the only one that allocates, but for a table that kernels make
-//	            when the first long text comes
+//	            when the second long text comes
 //
 // recordKey's methods differ in that nonce and additional data are integers,
 // and in seal, whose text is payload ‖ trailer.

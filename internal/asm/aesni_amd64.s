@@ -113,7 +113,7 @@ TEXT ·aesniInit(SB), NOSPLIT, $0-24
 	MOVQ        AX, BX
 	SHRQ        $0x02, BX
 	ADDQ        $0x06, BX
-	MOVL        BX, 240(R8)
+	MOVB        BL, 240(R8)
 	CMPQ        AX, $0x18
 	JE          aes192
 	JA          aes256
@@ -650,11 +650,13 @@ powers:
 	VMOVDQU    X7, X8
 	RET
 
-// func aesniPowers(k *byte, table *byte)
+// func aesniPowers(k *byte, table *byte, powers uint64)
 // Requires: AVX, PCLMULQDQ
-TEXT ·aesniPowers(SB), NOSPLIT, $0-16
+TEXT ·aesniPowers(SB), NOSPLIT, $0-24
 	MOVQ        k+0(FP), R8
 	MOVQ        table+8(FP), DI
+	MOVQ        powers+16(FP), CX
+	SUBQ        $0x08, CX
 	VMOVDQU     416(R8), X0
 	VMOVDQU     X0, 1024(DI)
 	VMOVDQU     1040(DI), X13
@@ -715,7 +717,6 @@ TEXT ·aesniPowers(SB), NOSPLIT, $0-16
 	VPSHUFD     $0x4e, X8, X9
 	VPXOR       X8, X9, X9
 	LEAQ        1024(DI), SI
-	MOVL        $0x00000031, CX
 	PCALIGN     $0x20
 
 vector:
@@ -743,7 +744,7 @@ vector:
 	VPXOR       X14, X0, X0
 	VMOVDQU     X0, 960(SI)
 	SUBQ        $0x10, SI
-	DECL        CX
+	DECQ        CX
 	JNZ         vector
 	RET
 
@@ -801,23 +802,23 @@ block:
 	VMOVDQU    X13, (DX)
 	RET
 
-// func aesniSeal(k *byte, dst *byte, src *byte, size uint64, trailer uint64, nonceLo uint64, nonceHi uint64, adLo uint64, adHi uint64, adBits uint64, textBits uint64, s *byte)
+// func aesniSeal(k *byte, long *byte, dst *byte, src *byte, size uint64, trailer uint64, nonceLo uint64, nonceHi uint64, adLo uint64, adHi uint64, adBits uint64, textBits uint64, s *byte)
 // Requires: AES, AVX, CMOV, PCLMULQDQ
-TEXT ·aesniSeal(SB), NOSPLIT, $160-96
+TEXT ·aesniSeal(SB), NOSPLIT, $160-104
 	LEAQ    56(SP), R9
 	ANDQ    $-64, R9
 	MOVQ    k+0(FP), R8
-	MOVQ    dst+8(FP), DI
-	MOVQ    src+16(FP), SI
-	MOVQ    size+24(FP), DX
-	VMOVQ   nonceLo+40(FP), X8
-	VPINSRQ $0x01, nonceHi+48(FP), X8, X8
+	MOVQ    dst+16(FP), DI
+	MOVQ    src+24(FP), SI
+	MOVQ    size+32(FP), DX
+	VMOVQ   nonceLo+48(FP), X8
+	VPINSRQ $0x01, nonceHi+56(FP), X8, X8
 	VPXOR   (R8), X8, X8
 	VMOVDQU X8, (R9)
-	MOVQ    s+88(FP), AX
+	MOVQ    s+96(FP), AX
 	TESTQ   AX, AX
 	JNZ     stream
-	MOVQ    trailer+32(FP), R12
+	MOVQ    trailer+40(FP), R12
 	SHRQ    $0x08, R12
 	ADDQ    DX, R12
 	CMPQ    R12, $0x00000060
@@ -826,18 +827,20 @@ TEXT ·aesniSeal(SB), NOSPLIT, $160-96
 	SHRQ    $0x04, R10
 
 first_batch:
-	MOVQ       248(R8), BX
+	MOVQ       long+8(FP), BX
 	ADDQ       $0x00000410, BX
 	MOVQ       BX, 120(SP)
-	MOVQ       R10, AX
-	SHLQ       $0x04, AX
 	MOVQ       120(SP), BX
-	MOVL       $0x00000300, CX
-	CMPQ       R10, $0x00000039
-	CMOVQHI    CX, AX
+	MOVQ       1136(BX), CX
+	MOVQ       R10, AX
+	SUBQ       $0x09, AX
+	CMPQ       AX, CX
+	MOVQ       R10, AX
+	CMOVQGT    CX, AX
+	SHLQ       $0x04, AX
 	SUBQ       AX, BX
-	VMOVQ      adLo+56(FP), X12
-	VPINSRQ    $0x01, adHi+64(FP), X12, X12
+	VMOVQ      adLo+64(FP), X12
+	VPINSRQ    $0x01, adHi+72(FP), X12, X12
 	VPSHUFD    $0x4e, X12, X14
 	VPXOR      X12, X14, X14
 	VPCLMULQDQ $0x00, 16(BX), X12, X9
@@ -851,7 +854,7 @@ first_batch:
 	VPXOR      aesniIndex<>+80(SB), X8, X5
 	VPXOR      aesniIndex<>+96(SB), X8, X6
 	VPXOR      aesniIndex<>+112(SB), X8, X7
-	CMPL       240(R8), $0x0c
+	CMPB       240(R8), $0x0c
 	JB         ten_rounds_2
 	JE         twelve_rounds_1
 	VMOVDQU    16(R8), X8
@@ -990,7 +993,7 @@ ten_rounds_2:
 second_batch:
 	CMPQ  DX, $0x00000080
 	JAE   second_batch_whole
-	CMPQ  s+88(FP), $0x00
+	CMPQ  s+96(FP), $0x00
 	JE    no_run_3
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
@@ -1182,7 +1185,7 @@ second_batch_whole:
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	VPXOR   aesniIndex<>+112(SB), X8, X7
-	CMPL    240(R8), $0x0c
+	CMPB    240(R8), $0x0c
 	JB      ten_rounds_24
 	JE      twelve_rounds_23
 	VMOVDQU 16(R8), X8
@@ -1405,12 +1408,14 @@ ten_rounds_24:
 	VPSHUFD     $0x4e, X10, X14
 	VPXOR       X14, X11, X11
 	VPXOR       X15, X11, X11
-	MOVQ        R10, AX
-	SHLQ        $0x04, AX
 	MOVQ        120(SP), BX
-	MOVL        $0x00000300, CX
-	CMPQ        R10, $0x00000039
-	CMOVQHI     CX, AX
+	MOVQ        1136(BX), CX
+	MOVQ        R10, AX
+	SUBQ        $0x09, AX
+	CMPQ        AX, CX
+	MOVQ        R10, AX
+	CMOVQGT     CX, AX
+	SHLQ        $0x04, AX
 	SUBQ        AX, BX
 	VMOVDQU     X11, X12
 	VPSHUFD     $0x4e, X12, X14
@@ -1440,7 +1445,7 @@ batch:
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	VPXOR   aesniIndex<>+112(SB), X8, X7
-	CMPL    240(R8), $0x0c
+	CMPB    240(R8), $0x0c
 	JB      ten_rounds_27
 	JE      twelve_rounds_26
 	VMOVDQU 16(R8), X8
@@ -1682,12 +1687,14 @@ ten_rounds_27:
 	VPSHUFD     $0x4e, X10, X14
 	VPXOR       X14, X11, X11
 	VPXOR       X15, X11, X11
-	MOVQ        R10, AX
-	SHLQ        $0x04, AX
 	MOVQ        120(SP), BX
-	MOVL        $0x00000300, CX
-	CMPQ        R10, $0x00000039
-	CMOVQHI     CX, AX
+	MOVQ        1136(BX), CX
+	MOVQ        R10, AX
+	SUBQ        $0x09, AX
+	CMPQ        AX, CX
+	MOVQ        R10, AX
+	CMOVQGT     CX, AX
+	SHLQ        $0x04, AX
 	SUBQ        AX, BX
 	VMOVDQU     X11, X12
 	VPSHUFD     $0x4e, X12, X14
@@ -1701,7 +1708,7 @@ within_group_28:
 	JAE  batch
 
 run_end:
-	CMPQ  s+88(FP), $0x00
+	CMPQ  s+96(FP), $0x00
 	JE    no_run_29
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
@@ -1897,7 +1904,7 @@ no_run_29:
 	VPXOR       X15, X11, X11
 
 rest:
-	MOVQ    trailer+32(FP), R12
+	MOVQ    trailer+40(FP), R12
 	SHRQ    $0x08, R12
 	ADDQ    DX, R12
 	TESTQ   R12, R12
@@ -1910,7 +1917,7 @@ rest:
 	SUBQ    R13, R10
 	VMOVDQU -16(SI)(DX*1), X12
 	VPSHUFB 32(R10), X12, X12
-	MOVBLZX trailer+32(FP), CX
+	MOVBLZX trailer+40(FP), CX
 	VMOVD   CX, X13
 	LEAQ    aesniPlace<>+0(SB), R10
 	SUBQ    R13, R10
@@ -1962,7 +1969,7 @@ rest_1:
 	VPINSRD $0x03, AX, X8, X8
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
-	CMPL    240(R8), $0x0c
+	CMPB    240(R8), $0x0c
 	JB      ten_rounds_57
 	JE      twelve_rounds_56
 	VMOVDQU 16(R8), X8
@@ -2080,7 +2087,7 @@ rest_2:
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
 	VPXOR   aesniIndex<>+16(SB), X8, X1
-	CMPL    240(R8), $0x0c
+	CMPB    240(R8), $0x0c
 	JB      ten_rounds_59
 	JE      twelve_rounds_58
 	VMOVDQU 16(R8), X8
@@ -2223,7 +2230,7 @@ rest_3:
 	VPXOR   aesniIndex<>+0(SB), X8, X0
 	VPXOR   aesniIndex<>+16(SB), X8, X1
 	VPXOR   aesniIndex<>+32(SB), X8, X2
-	CMPL    240(R8), $0x0c
+	CMPB    240(R8), $0x0c
 	JB      ten_rounds_61
 	JE      twelve_rounds_60
 	VMOVDQU 16(R8), X8
@@ -2392,7 +2399,7 @@ rest_4:
 	VPXOR   aesniIndex<>+16(SB), X8, X1
 	VPXOR   aesniIndex<>+32(SB), X8, X2
 	VPXOR   aesniIndex<>+48(SB), X8, X3
-	CMPL    240(R8), $0x0c
+	CMPB    240(R8), $0x0c
 	JB      ten_rounds_63
 	JE      twelve_rounds_62
 	VMOVDQU 16(R8), X8
@@ -2586,7 +2593,7 @@ rest_5:
 	VPXOR   aesniIndex<>+32(SB), X8, X2
 	VPXOR   aesniIndex<>+48(SB), X8, X3
 	VPXOR   aesniIndex<>+64(SB), X8, X4
-	CMPL    240(R8), $0x0c
+	CMPB    240(R8), $0x0c
 	JB      ten_rounds_65
 	JE      twelve_rounds_64
 	VMOVDQU 16(R8), X8
@@ -2806,7 +2813,7 @@ rest_6:
 	VPXOR   aesniIndex<>+48(SB), X8, X3
 	VPXOR   aesniIndex<>+64(SB), X8, X4
 	VPXOR   aesniIndex<>+80(SB), X8, X5
-	CMPL    240(R8), $0x0c
+	CMPB    240(R8), $0x0c
 	JB      ten_rounds_67
 	JE      twelve_rounds_66
 	VMOVDQU 16(R8), X8
@@ -3051,7 +3058,7 @@ rest_7:
 	VPXOR   aesniIndex<>+64(SB), X8, X4
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	VPXOR   aesniIndex<>+96(SB), X8, X6
-	CMPL    240(R8), $0x0c
+	CMPB    240(R8), $0x0c
 	JB      ten_rounds_69
 	JE      twelve_rounds_68
 	VMOVDQU 16(R8), X8
@@ -3322,7 +3329,7 @@ rest_8:
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	VPXOR   aesniIndex<>+112(SB), X8, X7
-	CMPL    240(R8), $0x0c
+	CMPB    240(R8), $0x0c
 	JB      ten_rounds_71
 	JE      twelve_rounds_70
 	VMOVDQU 16(R8), X8
@@ -3660,7 +3667,7 @@ rest_0:
 	VPXOR       X15, X9, X9
 	VPCLMULQDQ  $0x11, 112(BX), X13, X15
 	VPXOR       X15, X11, X11
-	MOVQ        s+88(FP), AX
+	MOVQ        s+96(FP), AX
 	TESTQ       AX, AX
 	JZ          finish
 	CMPQ        48(AX), $0x00
@@ -3675,7 +3682,7 @@ rest_0:
 	VPSHUFD     $0x4e, X10, X14
 	VPXOR       X14, X11, X11
 	VPXOR       X15, X11, X11
-	MOVQ        s+88(FP), AX
+	MOVQ        s+96(FP), AX
 	VMOVDQU     X11, (AX)
 	VMOVDQU     16(R9), X12
 	VMOVDQU     X12, 16(AX)
@@ -3844,15 +3851,17 @@ continue:
 	VMOVDQU    16(AX), X12
 	VMOVDQU    X12, 16(R9)
 	VMOVDQU    (AX), X13
-	MOVQ       248(R8), BX
+	MOVQ       long+8(FP), BX
 	ADDQ       $0x00000410, BX
 	MOVQ       BX, 120(SP)
-	MOVQ       R10, AX
-	SHLQ       $0x04, AX
 	MOVQ       120(SP), BX
-	MOVL       $0x00000300, CX
-	CMPQ       R10, $0x00000039
-	CMOVQHI    CX, AX
+	MOVQ       1136(BX), CX
+	MOVQ       R10, AX
+	SUBQ       $0x09, AX
+	CMPQ       AX, CX
+	MOVQ       R10, AX
+	CMOVQGT    CX, AX
+	SHLQ       $0x04, AX
 	SUBQ       AX, BX
 	VPSHUFD    $0x4e, X13, X14
 	VPXOR      X13, X14, X14
@@ -4017,7 +4026,7 @@ continue_whole:
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	VPXOR   aesniIndex<>+112(SB), X8, X7
-	CMPL    240(R8), $0x0c
+	CMPB    240(R8), $0x0c
 	JB      ten_rounds_105
 	JE      twelve_rounds_104
 	VMOVDQU 16(R8), X8
@@ -4176,8 +4185,8 @@ short:
 	LEAQ       63(R12), AX
 	ANDQ       $-16, AX
 	SUBQ       AX, BX
-	VMOVQ      adLo+56(FP), X12
-	VPINSRQ    $0x01, adHi+64(FP), X12, X12
+	VMOVQ      adLo+64(FP), X12
+	VPINSRQ    $0x01, adHi+72(FP), X12, X12
 	VPCLMULQDQ $0x00, 16(BX), X12, X9
 	VPCLMULQDQ $0x11, 16(BX), X12, X11
 	VPCLMULQDQ $0x10, 16(BX), X12, X10
@@ -4248,7 +4257,7 @@ loaded_109:
 	XORL AX, AX
 
 short_loaded:
-	MOVBLZX trailer+32(FP), CX
+	MOVBLZX trailer+40(FP), CX
 	VMOVD   CX, X13
 	LEAQ    aesniPlace<>+0(SB), R10
 	SUBQ    R13, R10
@@ -4285,7 +4294,7 @@ upper_half_113:
 short_0:
 	MOVL    $0x00000008, R11
 	VPXOR   aesniIndex<>+16(SB), X8, X1
-	CMPL    240(R8), $0x0c
+	CMPB    240(R8), $0x0c
 	JB      ten_rounds_116
 	JE      twelve_rounds_115
 	VMOVDQU 16(R8), X8
@@ -4326,7 +4335,7 @@ short_1:
 	MOVL    $0x00000008, R11
 	VPXOR   aesniIndex<>+16(SB), X8, X1
 	VPXOR   aesniIndex<>+32(SB), X8, X2
-	CMPL    240(R8), $0x0c
+	CMPB    240(R8), $0x0c
 	JB      ten_rounds_118
 	JE      twelve_rounds_117
 	VMOVDQU 16(R8), X8
@@ -4397,7 +4406,7 @@ short_2:
 	VPXOR   aesniIndex<>+16(SB), X8, X1
 	VPXOR   aesniIndex<>+32(SB), X8, X2
 	VPXOR   aesniIndex<>+48(SB), X8, X3
-	CMPL    240(R8), $0x0c
+	CMPB    240(R8), $0x0c
 	JB      ten_rounds_120
 	JE      twelve_rounds_119
 	VMOVDQU 16(R8), X8
@@ -4494,7 +4503,7 @@ short_3:
 	VPXOR   aesniIndex<>+32(SB), X8, X2
 	VPXOR   aesniIndex<>+48(SB), X8, X3
 	VPXOR   aesniIndex<>+64(SB), X8, X4
-	CMPL    240(R8), $0x0c
+	CMPB    240(R8), $0x0c
 	JB      ten_rounds_122
 	JE      twelve_rounds_121
 	VMOVDQU 16(R8), X8
@@ -4617,7 +4626,7 @@ short_4:
 	VPXOR   aesniIndex<>+48(SB), X8, X3
 	VPXOR   aesniIndex<>+64(SB), X8, X4
 	VPXOR   aesniIndex<>+80(SB), X8, X5
-	CMPL    240(R8), $0x0c
+	CMPB    240(R8), $0x0c
 	JB      ten_rounds_124
 	JE      twelve_rounds_123
 	VMOVDQU 16(R8), X8
@@ -4766,7 +4775,7 @@ short_5:
 	VPXOR   aesniIndex<>+64(SB), X8, X4
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	VPXOR   aesniIndex<>+96(SB), X8, X6
-	CMPL    240(R8), $0x0c
+	CMPB    240(R8), $0x0c
 	JB      ten_rounds_126
 	JE      twelve_rounds_125
 	VMOVDQU 16(R8), X8
@@ -4941,7 +4950,7 @@ short_6:
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	VPXOR   aesniIndex<>+112(SB), X8, X7
-	CMPL    240(R8), $0x0c
+	CMPB    240(R8), $0x0c
 	JB      ten_rounds_128
 	JE      twelve_rounds_127
 	VMOVDQU 16(R8), X8
@@ -5133,8 +5142,8 @@ ten_rounds_128:
 
 finish_short:
 	ADDQ       R12, DI
-	VMOVQ      textBits+80(FP), X12
-	VPINSRQ    $0x01, adBits+72(FP), X12, X12
+	VMOVQ      textBits+88(FP), X12
+	VPINSRQ    $0x01, adBits+80(FP), X12, X12
 	VPCLMULQDQ $0x00, 416(R8), X12, X15
 	VPXOR      X15, X9, X9
 	VPCLMULQDQ $0x10, 416(R8), X12, X15
@@ -5160,8 +5169,8 @@ finish:
 	VPXOR      X11, X9, X15
 	VPXOR      X15, X10, X10
 	ADDQ       R12, DI
-	VMOVQ      textBits+80(FP), X12
-	VPINSRQ    $0x01, adBits+72(FP), X12, X12
+	VMOVQ      textBits+88(FP), X12
+	VPINSRQ    $0x01, adBits+80(FP), X12, X12
 	VPCLMULQDQ $0x00, 416(R8), X12, X15
 	VPXOR      X15, X9, X9
 	VPCLMULQDQ $0x10, 416(R8), X12, X15
@@ -5183,26 +5192,26 @@ finish:
 	VMOVDQU    X11, (DI)
 	RET
 
-// func aesniOpen(k *byte, dst *byte, src *byte, size uint64, trailer uint64, nonceLo uint64, nonceHi uint64, adLo uint64, adHi uint64, adBits uint64, textBits uint64, s *byte) (ok uint64, last uint64)
+// func aesniOpen(k *byte, long *byte, dst *byte, src *byte, size uint64, trailer uint64, nonceLo uint64, nonceHi uint64, adLo uint64, adHi uint64, adBits uint64, textBits uint64, s *byte) (ok uint64, last uint64)
 // Requires: AES, AVX, CMOV, PCLMULQDQ
-TEXT ·aesniOpen(SB), NOSPLIT, $376-112
+TEXT ·aesniOpen(SB), NOSPLIT, $376-120
 	LEAQ    56(SP), R9
 	ANDQ    $-64, R9
 	MOVQ    k+0(FP), R8
-	MOVQ    dst+8(FP), DI
-	MOVQ    src+16(FP), SI
-	MOVQ    size+24(FP), DX
-	VMOVQ   nonceLo+40(FP), X8
-	VPINSRQ $0x01, nonceHi+48(FP), X8, X8
+	MOVQ    dst+16(FP), DI
+	MOVQ    src+24(FP), SI
+	MOVQ    size+32(FP), DX
+	VMOVQ   nonceLo+48(FP), X8
+	VPINSRQ $0x01, nonceHi+56(FP), X8, X8
 	VPXOR   (R8), X8, X8
 	VMOVDQU X8, (R9)
 	XORL    AX, AX
-	MOVQ    AX, ok+96(FP)
-	MOVQ    AX, last+104(FP)
-	MOVQ    s+88(FP), AX
+	MOVQ    AX, ok+104(FP)
+	MOVQ    AX, last+112(FP)
+	MOVQ    s+96(FP), AX
 	TESTQ   AX, AX
 	JNZ     stream
-	MOVQ    trailer+32(FP), R12
+	MOVQ    trailer+40(FP), R12
 	ADDQ    DX, R12
 	CMPQ    R12, $0x00000060
 	JBE     short
@@ -5210,18 +5219,20 @@ TEXT ·aesniOpen(SB), NOSPLIT, $376-112
 	SHRQ    $0x04, R10
 
 first_batch:
-	MOVQ       248(R8), BX
+	MOVQ       long+8(FP), BX
 	ADDQ       $0x00000410, BX
 	MOVQ       BX, 120(SP)
-	MOVQ       R10, AX
-	SHLQ       $0x04, AX
 	MOVQ       120(SP), BX
-	MOVL       $0x00000300, CX
-	CMPQ       R10, $0x00000039
-	CMOVQHI    CX, AX
+	MOVQ       1136(BX), CX
+	MOVQ       R10, AX
+	SUBQ       $0x09, AX
+	CMPQ       AX, CX
+	MOVQ       R10, AX
+	CMOVQGT    CX, AX
+	SHLQ       $0x04, AX
 	SUBQ       AX, BX
-	VMOVQ      adLo+56(FP), X12
-	VPINSRQ    $0x01, adHi+64(FP), X12, X12
+	VMOVQ      adLo+64(FP), X12
+	VPINSRQ    $0x01, adHi+72(FP), X12, X12
 	VPSHUFD    $0x4e, X12, X14
 	VPXOR      X12, X14, X14
 	VPCLMULQDQ $0x00, 16(BX), X12, X9
@@ -5235,7 +5246,7 @@ first_batch:
 	VPXOR      aesniIndex<>+80(SB), X8, X5
 	VPXOR      aesniIndex<>+96(SB), X8, X6
 	VPXOR      aesniIndex<>+112(SB), X8, X7
-	CMPL       240(R8), $0x0c
+	CMPB       240(R8), $0x0c
 	JB         ten_rounds_130
 	JE         twelve_rounds_129
 	VMOVDQU    16(R8), X8
@@ -5443,7 +5454,7 @@ ten_rounds_130:
 	VPXOR       X15, X11, X11
 	TESTQ       R10, R10
 	JNZ         more_slots_132
-	CMPQ        s+88(FP), $0x00
+	CMPQ        s+96(FP), $0x00
 	JE          no_seam_133
 	CMPQ        344(SP), $0x00
 	JE          no_seam_133
@@ -5540,19 +5551,21 @@ taken_143:
 
 moved_out_135:
 no_seam_133:
-	MOVQ    s+88(FP), AX
+	MOVQ    s+96(FP), AX
 	VMOVDQU X11, (AX)
 	VMOVDQU 16(R9), X12
 	VMOVDQU X12, 16(AX)
 	RET
 
 more_slots_132:
-	MOVQ       R10, AX
-	SHLQ       $0x04, AX
 	MOVQ       120(SP), BX
-	MOVL       $0x00000300, CX
-	CMPQ       R10, $0x00000039
-	CMOVQHI    CX, AX
+	MOVQ       1136(BX), CX
+	MOVQ       R10, AX
+	SUBQ       $0x09, AX
+	CMPQ       AX, CX
+	MOVQ       R10, AX
+	CMOVQGT    CX, AX
+	SHLQ       $0x04, AX
 	SUBQ       AX, BX
 	VMOVDQU    X11, X12
 	VPSHUFD    $0x4e, X12, X14
@@ -5582,7 +5595,7 @@ batch:
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	VPXOR   aesniIndex<>+112(SB), X8, X7
-	CMPL    240(R8), $0x0c
+	CMPB    240(R8), $0x0c
 	JB      ten_rounds_145
 	JE      twelve_rounds_144
 	VMOVDQU 16(R8), X8
@@ -5826,7 +5839,7 @@ ten_rounds_145:
 	VPXOR       X15, X11, X11
 	TESTQ       R10, R10
 	JNZ         more_slots_147
-	CMPQ        s+88(FP), $0x00
+	CMPQ        s+96(FP), $0x00
 	JE          no_seam_148
 	CMPQ        344(SP), $0x00
 	JE          no_seam_148
@@ -5923,19 +5936,21 @@ taken_158:
 
 moved_out_150:
 no_seam_148:
-	MOVQ    s+88(FP), AX
+	MOVQ    s+96(FP), AX
 	VMOVDQU X11, (AX)
 	VMOVDQU 16(R9), X12
 	VMOVDQU X12, 16(AX)
 	RET
 
 more_slots_147:
-	MOVQ       R10, AX
-	SHLQ       $0x04, AX
 	MOVQ       120(SP), BX
-	MOVL       $0x00000300, CX
-	CMPQ       R10, $0x00000039
-	CMOVQHI    CX, AX
+	MOVQ       1136(BX), CX
+	MOVQ       R10, AX
+	SUBQ       $0x09, AX
+	CMPQ       AX, CX
+	MOVQ       R10, AX
+	CMOVQGT    CX, AX
+	SHLQ       $0x04, AX
 	SUBQ       AX, BX
 	VMOVDQU    X11, X12
 	VPSHUFD    $0x4e, X12, X14
@@ -5949,7 +5964,7 @@ within_group_146:
 	JAE  batch
 
 run_end:
-	CMPQ  s+88(FP), $0x00
+	CMPQ  s+96(FP), $0x00
 	JE    no_run_159
 	CMPQ  344(SP), $0x00
 	JE    whole_160
@@ -6091,7 +6106,7 @@ seam_161:
 	JMP     next
 
 no_run_159:
-	MOVQ    trailer+32(FP), R12
+	MOVQ    trailer+40(FP), R12
 	ADDQ    DX, R12
 	TESTQ   R12, R12
 	JZ      finish
@@ -6153,7 +6168,7 @@ rest_1:
 	VPINSRD $0x03, AX, X8, X8
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
-	CMPL    240(R8), $0x0c
+	CMPB    240(R8), $0x0c
 	JB      ten_rounds_182
 	JE      twelve_rounds_181
 	VMOVDQU 16(R8), X8
@@ -6241,10 +6256,10 @@ whole_184:
 	VMOVDQU   X0, -16(DI)(DX*1)
 
 stored_183:
-	CMPQ    trailer+32(FP), $0x00
+	CMPQ    trailer+40(FP), $0x00
 	JE      no_trailer_187
 	MOVBLZX 32(R9)(R13*1), AX
-	MOVQ    AX, last+104(FP)
+	MOVQ    AX, last+112(FP)
 
 no_trailer_187:
 	JMP finish
@@ -6258,7 +6273,7 @@ rest_2:
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
 	VPXOR   aesniIndex<>+16(SB), X8, X1
-	CMPL    240(R8), $0x0c
+	CMPB    240(R8), $0x0c
 	JB      ten_rounds_189
 	JE      twelve_rounds_188
 	VMOVDQU 16(R8), X8
@@ -6336,10 +6351,10 @@ ten_rounds_189:
 	VMOVDQU     -16(DI)(DX*1), X13
 	VPBLENDVB   X12, X13, X1, X1
 	VMOVDQU     X1, -16(DI)(DX*1)
-	CMPQ        trailer+32(FP), $0x00
+	CMPQ        trailer+40(FP), $0x00
 	JE          no_trailer_191
 	MOVBLZX     32(R9)(R13*1), AX
-	MOVQ        AX, last+104(FP)
+	MOVQ        AX, last+112(FP)
 
 no_trailer_191:
 	JMP finish
@@ -6354,7 +6369,7 @@ rest_3:
 	VPXOR   aesniIndex<>+0(SB), X8, X0
 	VPXOR   aesniIndex<>+16(SB), X8, X1
 	VPXOR   aesniIndex<>+32(SB), X8, X2
-	CMPL    240(R8), $0x0c
+	CMPB    240(R8), $0x0c
 	JB      ten_rounds_193
 	JE      twelve_rounds_192
 	VMOVDQU 16(R8), X8
@@ -6458,10 +6473,10 @@ ten_rounds_193:
 	VMOVDQU     -16(DI)(DX*1), X13
 	VPBLENDVB   X12, X13, X2, X2
 	VMOVDQU     X2, -16(DI)(DX*1)
-	CMPQ        trailer+32(FP), $0x00
+	CMPQ        trailer+40(FP), $0x00
 	JE          no_trailer_195
 	MOVBLZX     32(R9)(R13*1), AX
-	MOVQ        AX, last+104(FP)
+	MOVQ        AX, last+112(FP)
 
 no_trailer_195:
 	JMP finish
@@ -6477,7 +6492,7 @@ rest_4:
 	VPXOR   aesniIndex<>+16(SB), X8, X1
 	VPXOR   aesniIndex<>+32(SB), X8, X2
 	VPXOR   aesniIndex<>+48(SB), X8, X3
-	CMPL    240(R8), $0x0c
+	CMPB    240(R8), $0x0c
 	JB      ten_rounds_197
 	JE      twelve_rounds_196
 	VMOVDQU 16(R8), X8
@@ -6606,10 +6621,10 @@ ten_rounds_197:
 	VMOVDQU     -16(DI)(DX*1), X13
 	VPBLENDVB   X12, X13, X3, X3
 	VMOVDQU     X3, -16(DI)(DX*1)
-	CMPQ        trailer+32(FP), $0x00
+	CMPQ        trailer+40(FP), $0x00
 	JE          no_trailer_199
 	MOVBLZX     32(R9)(R13*1), AX
-	MOVQ        AX, last+104(FP)
+	MOVQ        AX, last+112(FP)
 
 no_trailer_199:
 	JMP finish
@@ -6626,7 +6641,7 @@ rest_5:
 	VPXOR   aesniIndex<>+32(SB), X8, X2
 	VPXOR   aesniIndex<>+48(SB), X8, X3
 	VPXOR   aesniIndex<>+64(SB), X8, X4
-	CMPL    240(R8), $0x0c
+	CMPB    240(R8), $0x0c
 	JB      ten_rounds_201
 	JE      twelve_rounds_200
 	VMOVDQU 16(R8), X8
@@ -6781,10 +6796,10 @@ ten_rounds_201:
 	VMOVDQU     -16(DI)(DX*1), X13
 	VPBLENDVB   X12, X13, X4, X4
 	VMOVDQU     X4, -16(DI)(DX*1)
-	CMPQ        trailer+32(FP), $0x00
+	CMPQ        trailer+40(FP), $0x00
 	JE          no_trailer_203
 	MOVBLZX     32(R9)(R13*1), AX
-	MOVQ        AX, last+104(FP)
+	MOVQ        AX, last+112(FP)
 
 no_trailer_203:
 	JMP finish
@@ -6802,7 +6817,7 @@ rest_6:
 	VPXOR   aesniIndex<>+48(SB), X8, X3
 	VPXOR   aesniIndex<>+64(SB), X8, X4
 	VPXOR   aesniIndex<>+80(SB), X8, X5
-	CMPL    240(R8), $0x0c
+	CMPB    240(R8), $0x0c
 	JB      ten_rounds_205
 	JE      twelve_rounds_204
 	VMOVDQU 16(R8), X8
@@ -6982,10 +6997,10 @@ ten_rounds_205:
 	VMOVDQU     -16(DI)(DX*1), X13
 	VPBLENDVB   X12, X13, X5, X5
 	VMOVDQU     X5, -16(DI)(DX*1)
-	CMPQ        trailer+32(FP), $0x00
+	CMPQ        trailer+40(FP), $0x00
 	JE          no_trailer_207
 	MOVBLZX     32(R9)(R13*1), AX
-	MOVQ        AX, last+104(FP)
+	MOVQ        AX, last+112(FP)
 
 no_trailer_207:
 	JMP finish
@@ -7004,7 +7019,7 @@ rest_7:
 	VPXOR   aesniIndex<>+64(SB), X8, X4
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	VPXOR   aesniIndex<>+96(SB), X8, X6
-	CMPL    240(R8), $0x0c
+	CMPB    240(R8), $0x0c
 	JB      ten_rounds_209
 	JE      twelve_rounds_208
 	VMOVDQU 16(R8), X8
@@ -7210,10 +7225,10 @@ ten_rounds_209:
 	VMOVDQU     -16(DI)(DX*1), X13
 	VPBLENDVB   X12, X13, X6, X6
 	VMOVDQU     X6, -16(DI)(DX*1)
-	CMPQ        trailer+32(FP), $0x00
+	CMPQ        trailer+40(FP), $0x00
 	JE          no_trailer_211
 	MOVBLZX     32(R9)(R13*1), AX
-	MOVQ        AX, last+104(FP)
+	MOVQ        AX, last+112(FP)
 
 no_trailer_211:
 	JMP finish
@@ -7233,7 +7248,7 @@ rest_8:
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	VPXOR   aesniIndex<>+112(SB), X8, X7
-	CMPL    240(R8), $0x0c
+	CMPB    240(R8), $0x0c
 	JB      ten_rounds_213
 	JE      twelve_rounds_212
 	VMOVDQU 16(R8), X8
@@ -7464,10 +7479,10 @@ ten_rounds_213:
 	VMOVDQU     -16(DI)(DX*1), X13
 	VPBLENDVB   X12, X13, X7, X7
 	VMOVDQU     X7, -16(DI)(DX*1)
-	CMPQ        trailer+32(FP), $0x00
+	CMPQ        trailer+40(FP), $0x00
 	JE          no_trailer_215
 	MOVBLZX     32(R9)(R13*1), AX
-	MOVQ        AX, last+104(FP)
+	MOVQ        AX, last+112(FP)
 
 no_trailer_215:
 	JMP finish
@@ -7506,15 +7521,17 @@ continue:
 	VMOVDQU    16(AX), X12
 	VMOVDQU    X12, 16(R9)
 	VMOVDQU    (AX), X13
-	MOVQ       248(R8), BX
+	MOVQ       long+8(FP), BX
 	ADDQ       $0x00000410, BX
 	MOVQ       BX, 120(SP)
-	MOVQ       R10, AX
-	SHLQ       $0x04, AX
 	MOVQ       120(SP), BX
-	MOVL       $0x00000300, CX
-	CMPQ       R10, $0x00000039
-	CMOVQHI    CX, AX
+	MOVQ       1136(BX), CX
+	MOVQ       R10, AX
+	SUBQ       $0x09, AX
+	CMPQ       AX, CX
+	MOVQ       R10, AX
+	CMOVQGT    CX, AX
+	SHLQ       $0x04, AX
 	SUBQ       AX, BX
 	VPSHUFD    $0x4e, X13, X14
 	VPXOR      X13, X14, X14
@@ -7528,8 +7545,8 @@ short:
 	LEAQ       63(R12), AX
 	ANDQ       $-16, AX
 	SUBQ       AX, BX
-	VMOVQ      adLo+56(FP), X12
-	VPINSRQ    $0x01, adHi+64(FP), X12, X12
+	VMOVQ      adLo+64(FP), X12
+	VPINSRQ    $0x01, adHi+72(FP), X12, X12
 	VPCLMULQDQ $0x00, 16(BX), X12, X9
 	VPCLMULQDQ $0x11, 16(BX), X12, X11
 	VPCLMULQDQ $0x10, 16(BX), X12, X10
@@ -7635,7 +7652,7 @@ upper_half_223:
 short_0:
 	MOVL    $0x00000008, R11
 	VPXOR   aesniIndex<>+16(SB), X8, X1
-	CMPL    240(R8), $0x0c
+	CMPB    240(R8), $0x0c
 	JB      ten_rounds_226
 	JE      twelve_rounds_225
 	VMOVDQU 16(R8), X8
@@ -7676,7 +7693,7 @@ short_1:
 	MOVL    $0x00000008, R11
 	VPXOR   aesniIndex<>+16(SB), X8, X1
 	VPXOR   aesniIndex<>+32(SB), X8, X2
-	CMPL    240(R8), $0x0c
+	CMPB    240(R8), $0x0c
 	JB      ten_rounds_228
 	JE      twelve_rounds_227
 	VMOVDQU 16(R8), X8
@@ -7779,10 +7796,10 @@ whole_230:
 	VMOVDQU   X2, -16(DI)(DX*1)
 
 stored_229:
-	CMPQ    trailer+32(FP), $0x00
+	CMPQ    trailer+40(FP), $0x00
 	JE      no_trailer_233
 	MOVBLZX 32(R9)(R13*1), AX
-	MOVQ    AX, last+104(FP)
+	MOVQ    AX, last+112(FP)
 
 no_trailer_233:
 	JMP finish_short
@@ -7792,7 +7809,7 @@ short_2:
 	VPXOR   aesniIndex<>+16(SB), X8, X1
 	VPXOR   aesniIndex<>+32(SB), X8, X2
 	VPXOR   aesniIndex<>+48(SB), X8, X3
-	CMPL    240(R8), $0x0c
+	CMPB    240(R8), $0x0c
 	JB      ten_rounds_235
 	JE      twelve_rounds_234
 	VMOVDQU 16(R8), X8
@@ -7886,10 +7903,10 @@ ten_rounds_235:
 	VMOVDQU     -16(DI)(DX*1), X13
 	VPBLENDVB   X12, X13, X3, X3
 	VMOVDQU     X3, -16(DI)(DX*1)
-	CMPQ        trailer+32(FP), $0x00
+	CMPQ        trailer+40(FP), $0x00
 	JE          no_trailer_237
 	MOVBLZX     32(R9)(R13*1), AX
-	MOVQ        AX, last+104(FP)
+	MOVQ        AX, last+112(FP)
 
 no_trailer_237:
 	JMP finish_short
@@ -7900,7 +7917,7 @@ short_3:
 	VPXOR   aesniIndex<>+32(SB), X8, X2
 	VPXOR   aesniIndex<>+48(SB), X8, X3
 	VPXOR   aesniIndex<>+64(SB), X8, X4
-	CMPL    240(R8), $0x0c
+	CMPB    240(R8), $0x0c
 	JB      ten_rounds_239
 	JE      twelve_rounds_238
 	VMOVDQU 16(R8), X8
@@ -8020,10 +8037,10 @@ ten_rounds_239:
 	VMOVDQU     -16(DI)(DX*1), X13
 	VPBLENDVB   X12, X13, X4, X4
 	VMOVDQU     X4, -16(DI)(DX*1)
-	CMPQ        trailer+32(FP), $0x00
+	CMPQ        trailer+40(FP), $0x00
 	JE          no_trailer_241
 	MOVBLZX     32(R9)(R13*1), AX
-	MOVQ        AX, last+104(FP)
+	MOVQ        AX, last+112(FP)
 
 no_trailer_241:
 	JMP finish_short
@@ -8035,7 +8052,7 @@ short_4:
 	VPXOR   aesniIndex<>+48(SB), X8, X3
 	VPXOR   aesniIndex<>+64(SB), X8, X4
 	VPXOR   aesniIndex<>+80(SB), X8, X5
-	CMPL    240(R8), $0x0c
+	CMPB    240(R8), $0x0c
 	JB      ten_rounds_243
 	JE      twelve_rounds_242
 	VMOVDQU 16(R8), X8
@@ -8181,10 +8198,10 @@ ten_rounds_243:
 	VMOVDQU     -16(DI)(DX*1), X13
 	VPBLENDVB   X12, X13, X5, X5
 	VMOVDQU     X5, -16(DI)(DX*1)
-	CMPQ        trailer+32(FP), $0x00
+	CMPQ        trailer+40(FP), $0x00
 	JE          no_trailer_245
 	MOVBLZX     32(R9)(R13*1), AX
-	MOVQ        AX, last+104(FP)
+	MOVQ        AX, last+112(FP)
 
 no_trailer_245:
 	JMP finish_short
@@ -8197,7 +8214,7 @@ short_5:
 	VPXOR   aesniIndex<>+64(SB), X8, X4
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	VPXOR   aesniIndex<>+96(SB), X8, X6
-	CMPL    240(R8), $0x0c
+	CMPB    240(R8), $0x0c
 	JB      ten_rounds_247
 	JE      twelve_rounds_246
 	VMOVDQU 16(R8), X8
@@ -8369,10 +8386,10 @@ ten_rounds_247:
 	VMOVDQU     -16(DI)(DX*1), X13
 	VPBLENDVB   X12, X13, X6, X6
 	VMOVDQU     X6, -16(DI)(DX*1)
-	CMPQ        trailer+32(FP), $0x00
+	CMPQ        trailer+40(FP), $0x00
 	JE          no_trailer_249
 	MOVBLZX     32(R9)(R13*1), AX
-	MOVQ        AX, last+104(FP)
+	MOVQ        AX, last+112(FP)
 
 no_trailer_249:
 	JMP finish_short
@@ -8386,7 +8403,7 @@ short_6:
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	VPXOR   aesniIndex<>+112(SB), X8, X7
-	CMPL    240(R8), $0x0c
+	CMPB    240(R8), $0x0c
 	JB      ten_rounds_251
 	JE      twelve_rounds_250
 	VMOVDQU 16(R8), X8
@@ -8584,15 +8601,15 @@ ten_rounds_251:
 	VMOVDQU     -16(DI)(DX*1), X13
 	VPBLENDVB   X12, X13, X7, X7
 	VMOVDQU     X7, -16(DI)(DX*1)
-	CMPQ        trailer+32(FP), $0x00
+	CMPQ        trailer+40(FP), $0x00
 	JE          no_trailer_253
 	MOVBLZX     32(R9)(R13*1), AX
-	MOVQ        AX, last+104(FP)
+	MOVQ        AX, last+112(FP)
 
 no_trailer_253:
 finish_short:
-	VMOVQ      textBits+80(FP), X12
-	VPINSRQ    $0x01, adBits+72(FP), X12, X12
+	VMOVQ      textBits+88(FP), X12
+	VPINSRQ    $0x01, adBits+80(FP), X12, X12
 	VPCLMULQDQ $0x00, 416(R8), X12, X15
 	VPXOR      X15, X9, X9
 	VPCLMULQDQ $0x10, 416(R8), X12, X15
@@ -8615,11 +8632,11 @@ finish_short:
 	XORL       AX, AX
 	VPTEST     X11, X11
 	SETEQ      AL
-	MOVQ       AX, ok+96(FP)
+	MOVQ       AX, ok+104(FP)
 	RET
 
 finish:
-	CMPQ s+88(FP), $0x00
+	CMPQ s+96(FP), $0x00
 	JE   no_seam_254
 	CMPQ 344(SP), $0x00
 	JE   no_seam_254
@@ -8718,8 +8735,8 @@ moved_out_256:
 no_seam_254:
 	VPXOR      X11, X9, X15
 	VPXOR      X15, X10, X10
-	VMOVQ      textBits+80(FP), X12
-	VPINSRQ    $0x01, adBits+72(FP), X12, X12
+	VMOVQ      textBits+88(FP), X12
+	VPINSRQ    $0x01, adBits+80(FP), X12, X12
 	VPCLMULQDQ $0x00, 416(R8), X12, X15
 	VPXOR      X15, X9, X9
 	VPCLMULQDQ $0x10, 416(R8), X12, X15
@@ -8742,5 +8759,5 @@ no_seam_254:
 	XORL       AX, AX
 	VPTEST     X11, X11
 	SETEQ      AL
-	MOVQ       AX, ok+96(FP)
+	MOVQ       AX, ok+104(FP)
 	RET

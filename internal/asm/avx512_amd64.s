@@ -177,7 +177,7 @@ TEXT ·avx512Init(SB), NOSPLIT, $0-24
 	MOVQ        AX, BX
 	SHRQ        $0x02, BX
 	ADDQ        $0x06, BX
-	MOVL        BX, 240(R8)
+	MOVB        BL, 240(R8)
 	CMPQ        AX, $0x18
 	JE          aes192
 	JA          aes256
@@ -642,11 +642,14 @@ powers:
 	VZEROUPPER
 	RET
 
-// func avx512Powers(k *byte, table *byte)
+// func avx512Powers(k *byte, table *byte, powers uint64)
 // Requires: AVX, AVX512F, AVX512VL, PCLMULQDQ, VPCLMULQDQ
-TEXT ·avx512Powers(SB), NOSPLIT, $0-16
+TEXT ·avx512Powers(SB), NOSPLIT, $0-24
 	MOVQ       k+0(FP), R8
 	MOVQ       table+8(FP), SI
+	MOVQ       powers+16(FP), AX
+	ADDQ       $0x0e, AX
+	SHRQ       $0x04, AX
 	VMOVDQU64  avx512Polynomial<>+0(SB), Z18
 	VMOVDQU64  368(R8), Z0
 	VMOVDQU64  304(R8), Z1
@@ -698,68 +701,70 @@ TEXT ·avx512Powers(SB), NOSPLIT, $0-16
 	VPSHUFD    $0x4e, Z3, Z23
 	VPXORQ     Z28, Z23, Z23
 	VMOVDQU64  Z23, 1088(BX)
-	MOVL       $0x00000003, AX
 
-batch:
-	SUBQ          $0x00000100, BX
-	VPCLMULQDQ    $0x00, Z25, Z0, Z28
-	VPCLMULQDQ    $0x01, Z24, Z0, Z29
-	VPCLMULQDQ    $0x10, Z25, Z0, Z30
-	VPCLMULQDQ    $0x11, Z24, Z0, Z31
-	VPXORQ        Z29, Z28, Z28
-	VPXORQ        Z31, Z30, Z0
-	VPCLMULQDQ    $0x10, Z18, Z28, Z29
-	VPSHUFD       $0x4e, Z28, Z31
-	VPTERNLOGQ    $0x96, Z29, Z31, Z0
-	VMOVDQU64     Z0, 192(BX)
-	VPCLMULQDQ    $0x10, Z18, Z0, Z28
-	VPSHUFD       $0x4e, Z0, Z23
-	VPXORQ        Z28, Z23, Z23
-	VMOVDQU64     Z23, 1280(BX)
-	VPCLMULQDQ    $0x00, Z25, Z1, Z28
-	VPCLMULQDQ    $0x01, Z24, Z1, Z29
-	VPCLMULQDQ    $0x10, Z25, Z1, Z30
-	VPCLMULQDQ    $0x11, Z24, Z1, Z31
-	VPXORQ        Z29, Z28, Z28
-	VPXORQ        Z31, Z30, Z1
-	VPCLMULQDQ    $0x10, Z18, Z28, Z29
-	VPSHUFD       $0x4e, Z28, Z31
-	VPTERNLOGQ    $0x96, Z29, Z31, Z1
-	VMOVDQU64     Z1, 128(BX)
-	VPCLMULQDQ    $0x10, Z18, Z1, Z28
-	VPSHUFD       $0x4e, Z1, Z23
-	VPXORQ        Z28, Z23, Z23
-	VMOVDQU64     Z23, 1216(BX)
-	VPCLMULQDQ    $0x00, Z25, Z2, Z28
-	VPCLMULQDQ    $0x01, Z24, Z2, Z29
-	VPCLMULQDQ    $0x10, Z25, Z2, Z30
-	VPCLMULQDQ    $0x11, Z24, Z2, Z31
-	VPXORQ        Z29, Z28, Z28
-	VPXORQ        Z31, Z30, Z2
-	VPCLMULQDQ    $0x10, Z18, Z28, Z29
-	VPSHUFD       $0x4e, Z28, Z31
-	VPTERNLOGQ    $0x96, Z29, Z31, Z2
-	VMOVDQU64     Z2, 64(BX)
-	VPCLMULQDQ    $0x10, Z18, Z2, Z28
-	VPSHUFD       $0x4e, Z2, Z23
-	VPXORQ        Z28, Z23, Z23
-	VMOVDQU64     Z23, 1152(BX)
-	VPCLMULQDQ    $0x00, Z25, Z3, Z28
-	VPCLMULQDQ    $0x01, Z24, Z3, Z29
-	VPCLMULQDQ    $0x10, Z25, Z3, Z30
-	VPCLMULQDQ    $0x11, Z24, Z3, Z31
-	VPXORQ        Z29, Z28, Z28
-	VPXORQ        Z31, Z30, Z3
-	VPCLMULQDQ    $0x10, Z18, Z28, Z29
-	VPSHUFD       $0x4e, Z28, Z31
-	VPTERNLOGQ    $0x96, Z29, Z31, Z3
-	VMOVDQU64     Z3, (BX)
-	VPCLMULQDQ    $0x10, Z18, Z3, Z28
-	VPSHUFD       $0x4e, Z3, Z23
-	VPXORQ        Z28, Z23, Z23
-	VMOVDQU64     Z23, 1088(BX)
-	DECL          AX
-	JNZ           batch
+next:
+	DECQ       AX
+	JZ         last
+	SUBQ       $0x00000100, BX
+	VPCLMULQDQ $0x00, Z25, Z0, Z28
+	VPCLMULQDQ $0x01, Z24, Z0, Z29
+	VPCLMULQDQ $0x10, Z25, Z0, Z30
+	VPCLMULQDQ $0x11, Z24, Z0, Z31
+	VPXORQ     Z29, Z28, Z28
+	VPXORQ     Z31, Z30, Z0
+	VPCLMULQDQ $0x10, Z18, Z28, Z29
+	VPSHUFD    $0x4e, Z28, Z31
+	VPTERNLOGQ $0x96, Z29, Z31, Z0
+	VMOVDQU64  Z0, 192(BX)
+	VPCLMULQDQ $0x10, Z18, Z0, Z28
+	VPSHUFD    $0x4e, Z0, Z23
+	VPXORQ     Z28, Z23, Z23
+	VMOVDQU64  Z23, 1280(BX)
+	VPCLMULQDQ $0x00, Z25, Z1, Z28
+	VPCLMULQDQ $0x01, Z24, Z1, Z29
+	VPCLMULQDQ $0x10, Z25, Z1, Z30
+	VPCLMULQDQ $0x11, Z24, Z1, Z31
+	VPXORQ     Z29, Z28, Z28
+	VPXORQ     Z31, Z30, Z1
+	VPCLMULQDQ $0x10, Z18, Z28, Z29
+	VPSHUFD    $0x4e, Z28, Z31
+	VPTERNLOGQ $0x96, Z29, Z31, Z1
+	VMOVDQU64  Z1, 128(BX)
+	VPCLMULQDQ $0x10, Z18, Z1, Z28
+	VPSHUFD    $0x4e, Z1, Z23
+	VPXORQ     Z28, Z23, Z23
+	VMOVDQU64  Z23, 1216(BX)
+	VPCLMULQDQ $0x00, Z25, Z2, Z28
+	VPCLMULQDQ $0x01, Z24, Z2, Z29
+	VPCLMULQDQ $0x10, Z25, Z2, Z30
+	VPCLMULQDQ $0x11, Z24, Z2, Z31
+	VPXORQ     Z29, Z28, Z28
+	VPXORQ     Z31, Z30, Z2
+	VPCLMULQDQ $0x10, Z18, Z28, Z29
+	VPSHUFD    $0x4e, Z28, Z31
+	VPTERNLOGQ $0x96, Z29, Z31, Z2
+	VMOVDQU64  Z2, 64(BX)
+	VPCLMULQDQ $0x10, Z18, Z2, Z28
+	VPSHUFD    $0x4e, Z2, Z23
+	VPXORQ     Z28, Z23, Z23
+	VMOVDQU64  Z23, 1152(BX)
+	VPCLMULQDQ $0x00, Z25, Z3, Z28
+	VPCLMULQDQ $0x01, Z24, Z3, Z29
+	VPCLMULQDQ $0x10, Z25, Z3, Z30
+	VPCLMULQDQ $0x11, Z24, Z3, Z31
+	VPXORQ     Z29, Z28, Z28
+	VPXORQ     Z31, Z30, Z3
+	VPCLMULQDQ $0x10, Z18, Z28, Z29
+	VPSHUFD    $0x4e, Z28, Z31
+	VPTERNLOGQ $0x96, Z29, Z31, Z3
+	VMOVDQU64  Z3, (BX)
+	VPCLMULQDQ $0x10, Z18, Z3, Z28
+	VPSHUFD    $0x4e, Z3, Z23
+	VPXORQ     Z28, Z23, Z23
+	VMOVDQU64  Z23, 1088(BX)
+	JMP        next
+
+last:
 	VEXTRACTI32X4 $0x03, Z0, X22
 	VPCLMULQDQ    $0x00, X25, X22, X28
 	VPCLMULQDQ    $0x01, X24, X22, X29
@@ -838,17 +843,17 @@ vector:
 	VZEROUPPER
 	RET
 
-// func avx512Seal(k *byte, dst *byte, src *byte, size uint64, trailer uint64, nonceLo uint64, nonceHi uint64, adLo uint64, adHi uint64, adBits uint64, textBits uint64, s *byte)
+// func avx512Seal(k *byte, long *byte, dst *byte, src *byte, size uint64, trailer uint64, nonceLo uint64, nonceHi uint64, adLo uint64, adHi uint64, adBits uint64, textBits uint64, s *byte)
 // Requires: AVX, AVX2, AVX512BW, AVX512DQ, AVX512F, AVX512VL, BMI2, CMOV, PCLMULQDQ, VAES, VPCLMULQDQ
-TEXT ·avx512Seal(SB), NOSPLIT, $32-96
+TEXT ·avx512Seal(SB), NOSPLIT, $32-104
 	MOVQ            k+0(FP), R8
-	MOVQ            dst+8(FP), DI
-	MOVQ            src+16(FP), SI
-	MOVQ            size+24(FP), DX
+	MOVQ            dst+16(FP), DI
+	MOVQ            src+24(FP), SI
+	MOVQ            size+32(FP), DX
 	MOVL            $0x000000aa, AX
 	KMOVB           AX, K1
-	VPBROADCASTQ    nonceLo+40(FP), Z28
-	VPBROADCASTQ    nonceHi+48(FP), K1, Z28
+	VPBROADCASTQ    nonceLo+48(FP), Z28
+	VPBROADCASTQ    nonceHi+56(FP), K1, Z28
 	VBROADCASTI32X4 (R8), Z29
 	VMOVDQU64       avx512Index<>+0(SB), Z4
 	VPTERNLOGQ      $0x96, Z29, Z28, Z4
@@ -861,10 +866,10 @@ TEXT ·avx512Seal(SB), NOSPLIT, $32-96
 	VMOVDQU64       avx512Reversal<>+0(SB), Z15
 	VMOVDQU64       avx512Polynomial<>+0(SB), Z18
 	VBROADCASTI32X4 224(R8), Z14
-	MOVQ            s+88(FP), AX
+	MOVQ            s+96(FP), AX
 	TESTQ           AX, AX
 	JNZ             stream
-	MOVQ            trailer+32(FP), R13
+	MOVQ            trailer+40(FP), R13
 	SHRQ            $0x08, R13
 	ADDQ            DX, R13
 	CMPQ            R13, $0x000000e0
@@ -873,10 +878,11 @@ TEXT ·avx512Seal(SB), NOSPLIT, $32-96
 	SHRQ            $0x04, R10
 
 first_batch:
-	MOVQ            248(R8), R9
+	MOVQ            long+8(FP), R9
 	ADDQ            $0x00000410, R9
-	MOVL            $0x00000030, AX
-	CMPQ            R10, $0x41
+	MOVQ            1136(R9), AX
+	LEAQ            17(AX), CX
+	CMPQ            R10, CX
 	CMOVQLS         R10, AX
 	SUBQ            AX, R10
 	SHLQ            $0x04, AX
@@ -884,11 +890,11 @@ first_batch:
 	SUBQ            AX, BX
 	VPXORQ          Z12, Z12, Z12
 	VPXORQ          Z13, Z13, Z13
-	VPBROADCASTQ    adLo+56(FP), Z17
-	VPBROADCASTQ    adHi+64(FP), K1, Z17
+	VPBROADCASTQ    adLo+64(FP), Z17
+	VPBROADCASTQ    adHi+72(FP), K1, Z17
 	LEAQ            avx512Deltas<>+0(SB), R12
 	XORL            R11, R11
-	CMPL            240(R8), $0x0c
+	CMPB            240(R8), $0x0c
 	JB              ten_rounds_2
 	JE              twelve_rounds_1
 	VBROADCASTI32X4 16(R8), Z20
@@ -1011,7 +1017,7 @@ eight_rounds_left_4:
 	PCALIGN $0x20
 
 batch:
-	CMPL            240(R8), $0x0c
+	CMPB            240(R8), $0x0c
 	JB              ten_rounds_6
 	JE              twelve_rounds_5
 	VBROADCASTI32X4 16(R8), Z20
@@ -1165,7 +1171,7 @@ eight_rounds_left_8:
 next:
 	CMPQ  DX, $0x00000100
 	JAE   batch
-	CMPQ  s+88(FP), $0x00
+	CMPQ  s+96(FP), $0x00
 	JE    no_run_9
 	MOVQ  24(SP), R13
 	TESTQ R13, R13
@@ -1358,7 +1364,7 @@ filled_14:
 	JMP  next
 
 no_run_9:
-	MOVQ            trailer+32(FP), R13
+	MOVQ            trailer+40(FP), R13
 	SHRQ            $0x08, R13
 	ADDQ            DX, R13
 	TESTQ           R13, R13
@@ -1378,9 +1384,9 @@ no_run_9:
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      192(SI), K2, Z22
 	KXORQ           K2, K3, K4
-	MOVBLZX         trailer+32(FP), AX
+	MOVBLZX         trailer+40(FP), AX
 	VPBROADCASTB    AX, K4, Z22
-	CMPL            240(R8), $0x0c
+	CMPB            240(R8), $0x0c
 	JB              ten_rounds_32
 	JE              twelve_rounds_31
 	VBROADCASTI32X4 16(R8), Z20
@@ -1561,9 +1567,9 @@ rest_3:
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      128(SI), K2, Z22
 	KXORQ           K2, K3, K4
-	MOVBLZX         trailer+32(FP), AX
+	MOVBLZX         trailer+40(FP), AX
 	VPBROADCASTB    AX, K4, Z22
-	CMPL            240(R8), $0x0c
+	CMPB            240(R8), $0x0c
 	JB              ten_rounds_36
 	JE              twelve_rounds_35
 	VBROADCASTI32X4 16(R8), Z20
@@ -1717,9 +1723,9 @@ rest_2:
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      64(SI), K2, Z22
 	KXORQ           K2, K3, K4
-	MOVBLZX         trailer+32(FP), AX
+	MOVBLZX         trailer+40(FP), AX
 	VPBROADCASTB    AX, K4, Z22
-	CMPL            240(R8), $0x0c
+	CMPB            240(R8), $0x0c
 	JB              ten_rounds_40
 	JE              twelve_rounds_39
 	VBROADCASTI32X4 16(R8), Z20
@@ -1846,9 +1852,9 @@ rest_1:
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      (SI), K2, Z22
 	KXORQ           K2, K3, K4
-	MOVBLZX         trailer+32(FP), AX
+	MOVBLZX         trailer+40(FP), AX
 	VPBROADCASTB    AX, K4, Z22
-	CMPL            240(R8), $0x0c
+	CMPB            240(R8), $0x0c
 	JB              ten_rounds_44
 	JE              twelve_rounds_43
 	VBROADCASTI32X4 16(R8), Z20
@@ -1971,7 +1977,7 @@ rest_0:
 	VPCLMULQDQ    $0x10, Z25, Z11, Z30
 	VPCLMULQDQ    $0x11, Z24, Z11, Z31
 	VPTERNLOGQ    $0x96, Z30, Z31, Z13
-	MOVQ          s+88(FP), AX
+	MOVQ          s+96(FP), AX
 	TESTQ         AX, AX
 	JZ            finish_long
 	CMPQ          48(AX), $0x00
@@ -1983,7 +1989,7 @@ rest_0:
 	VPXORQ        Y28, Y13, Y13
 	VEXTRACTI32X4 $0x01, Y13, X28
 	VPXORQ        X28, X13, X13
-	MOVQ          s+88(FP), AX
+	MOVQ          s+96(FP), AX
 	VMOVDQU64     X13, (AX)
 	VMOVDQU64     X16, 16(AX)
 	VZEROUPPER
@@ -1998,8 +2004,9 @@ group_end:
 	VEXTRACTI32X4 $0x01, Y13, X28
 	VPXORQ        X28, X13, X13
 	VPXORQ        Z13, Z8, Z8
-	MOVL          $0x00000030, AX
-	CMPQ          R10, $0x41
+	MOVQ          1136(R9), AX
+	LEAQ          17(AX), CX
+	CMPQ          R10, CX
 	CMOVQLS       R10, AX
 	SUBQ          AX, R10
 	SHLQ          $0x04, AX
@@ -2199,10 +2206,11 @@ continue:
 	VPXORQ     Z0, Z7, Z7
 	VMOVDQU64  16(AX), X16
 	VMOVDQU64  (AX), X19
-	MOVQ       248(R8), R9
+	MOVQ       long+8(FP), R9
 	ADDQ       $0x00000410, R9
-	MOVL       $0x00000030, AX
-	CMPQ       R10, $0x41
+	MOVQ       1136(R9), AX
+	LEAQ       17(AX), CX
+	CMPQ       R10, CX
 	CMOVQLS    R10, AX
 	SUBQ       AX, R10
 	SHLQ       $0x04, AX
@@ -2373,7 +2381,7 @@ filled_66:
 	MOVQ DI, SI
 
 continue_whole:
-	CMPL            240(R8), $0x0c
+	CMPB            240(R8), $0x0c
 	JB              ten_rounds_84
 	JE              twelve_rounds_83
 	VBROADCASTI32X4 16(R8), Z20
@@ -2493,18 +2501,18 @@ eight_rounds_left_86:
 	JMP             next
 
 one_batch:
-	VPBROADCASTQ    adLo+56(FP), Z17
-	VPBROADCASTQ    adHi+64(FP), K1, Z17
+	VPBROADCASTQ    adLo+64(FP), Z17
+	VPBROADCASTQ    adHi+72(FP), K1, Z17
 	CMPQ            R13, $0x00000060
 	JBE             short
-	MOVQ            248(R8), R9
+	MOVQ            long+8(FP), R9
 	ADDQ            $0x00000410, R9
 	LEAQ            63(R13), AX
 	ANDQ            $-16, AX
 	LEAQ            (R9), BX
 	SUBQ            AX, BX
-	VMOVQ           textBits+80(FP), X0
-	VMOVQ           adBits+72(FP), X1
+	VMOVQ           textBits+88(FP), X0
+	VMOVQ           adBits+80(FP), X1
 	VINSERTI128     $0x01, X1, Y0, Y0
 	VMOVDQU64       1072(R9), X2
 	VINSERTI128     $0x01, -16(R9), Y2, Y2
@@ -2521,9 +2529,9 @@ one_batch:
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      160(SI), K2, Z22
 	KXORQ           K2, K3, K4
-	MOVBLZX         trailer+32(FP), AX
+	MOVBLZX         trailer+40(FP), AX
 	VPBROADCASTB    AX, K4, Z22
-	CMPL            240(R8), $0x0c
+	CMPB            240(R8), $0x0c
 	JB              ten_rounds_88
 	JE              twelve_rounds_87
 	VBROADCASTI32X4 16(R8), Z20
@@ -2676,9 +2684,9 @@ whole_3:
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      96(SI), K2, Z22
 	KXORQ           K2, K3, K4
-	MOVBLZX         trailer+32(FP), AX
+	MOVBLZX         trailer+40(FP), AX
 	VPBROADCASTB    AX, K4, Z22
-	CMPL            240(R8), $0x0c
+	CMPB            240(R8), $0x0c
 	JB              ten_rounds_92
 	JE              twelve_rounds_91
 	VBROADCASTI32X4 16(R8), Z20
@@ -2799,8 +2807,8 @@ short:
 	ANDQ            $-16, AX
 	LEAQ            432(R8), BX
 	SUBQ            AX, BX
-	VMOVQ           textBits+80(FP), X0
-	VMOVQ           adBits+72(FP), X1
+	VMOVQ           textBits+88(FP), X0
+	VMOVQ           adBits+80(FP), X1
 	VINSERTI128     $0x01, X1, Y0, Y0
 	VMOVDQU64       416(R8), X24
 	VPCLMULQDQ      $0x10, X18, X24, X28
@@ -2820,9 +2828,9 @@ short:
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      32(SI), K2, Z22
 	KXORQ           K2, K3, K4
-	MOVBLZX         trailer+32(FP), AX
+	MOVBLZX         trailer+40(FP), AX
 	VPBROADCASTB    AX, K4, Z22
-	CMPL            240(R8), $0x0c
+	CMPB            240(R8), $0x0c
 	JB              ten_rounds_96
 	JE              twelve_rounds_95
 	VBROADCASTI32X4 16(R8), Z20
@@ -2925,11 +2933,11 @@ whole_1:
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      (SI), K2, Y23
 	KXORQ           K2, K3, K4
-	MOVBLZX         trailer+32(FP), AX
+	MOVBLZX         trailer+40(FP), AX
 	VPBROADCASTB    AX, K4, Y23
 	VPXORQ          Z22, Z22, Z22
 	VINSERTI64X4    $0x01, Y23, Z22, Z22
-	CMPL            240(R8), $0x0c
+	CMPB            240(R8), $0x0c
 	JB              ten_rounds_100
 	JE              twelve_rounds_99
 	VBROADCASTI32X4 16(R8), Z20
@@ -2994,8 +3002,8 @@ eight_rounds_left_102:
 	JMP             finish
 
 finish_long:
-	VMOVQ       textBits+80(FP), X0
-	VMOVQ       adBits+72(FP), X1
+	VMOVQ       textBits+88(FP), X0
+	VMOVQ       adBits+80(FP), X1
 	VINSERTI128 $0x01, X1, Y0, Y0
 	VMOVDQU64   1072(R9), X2
 	VINSERTI128 $0x01, -16(R9), Y2, Y2
@@ -3018,17 +3026,17 @@ finish:
 	VZEROUPPER
 	RET
 
-// func avx512Open(k *byte, dst *byte, src *byte, size uint64, trailer uint64, nonceLo uint64, nonceHi uint64, adLo uint64, adHi uint64, adBits uint64, textBits uint64, s *byte) (ok uint64, last uint64)
+// func avx512Open(k *byte, long *byte, dst *byte, src *byte, size uint64, trailer uint64, nonceLo uint64, nonceHi uint64, adLo uint64, adHi uint64, adBits uint64, textBits uint64, s *byte) (ok uint64, last uint64)
 // Requires: AVX, AVX2, AVX512BW, AVX512DQ, AVX512F, AVX512VL, BMI2, CMOV, PCLMULQDQ, VAES, VPCLMULQDQ
-TEXT ·avx512Open(SB), NOSPLIT, $440-112
+TEXT ·avx512Open(SB), NOSPLIT, $440-120
 	MOVQ            k+0(FP), R8
-	MOVQ            dst+8(FP), DI
-	MOVQ            src+16(FP), SI
-	MOVQ            size+24(FP), DX
+	MOVQ            dst+16(FP), DI
+	MOVQ            src+24(FP), SI
+	MOVQ            size+32(FP), DX
 	MOVL            $0x000000aa, AX
 	KMOVB           AX, K1
-	VPBROADCASTQ    nonceLo+40(FP), Z28
-	VPBROADCASTQ    nonceHi+48(FP), K1, Z28
+	VPBROADCASTQ    nonceLo+48(FP), Z28
+	VPBROADCASTQ    nonceHi+56(FP), K1, Z28
 	VBROADCASTI32X4 (R8), Z29
 	VMOVDQU64       avx512Index<>+0(SB), Z4
 	VPTERNLOGQ      $0x96, Z29, Z28, Z4
@@ -3042,12 +3050,12 @@ TEXT ·avx512Open(SB), NOSPLIT, $440-112
 	VMOVDQU64       avx512Polynomial<>+0(SB), Z18
 	VBROADCASTI32X4 224(R8), Z14
 	XORL            AX, AX
-	MOVQ            AX, ok+96(FP)
-	MOVQ            AX, last+104(FP)
-	MOVQ            s+88(FP), AX
+	MOVQ            AX, ok+104(FP)
+	MOVQ            AX, last+112(FP)
+	MOVQ            s+96(FP), AX
 	TESTQ           AX, AX
 	JNZ             stream
-	MOVQ            trailer+32(FP), R13
+	MOVQ            trailer+40(FP), R13
 	ADDQ            DX, R13
 	CMPQ            R13, $0x000000e0
 	JBE             one_batch
@@ -3055,10 +3063,11 @@ TEXT ·avx512Open(SB), NOSPLIT, $440-112
 	SHRQ            $0x04, R10
 
 first_batch:
-	MOVQ            248(R8), R9
+	MOVQ            long+8(FP), R9
 	ADDQ            $0x00000410, R9
-	MOVL            $0x00000030, AX
-	CMPQ            R10, $0x41
+	MOVQ            1136(R9), AX
+	LEAQ            17(AX), CX
+	CMPQ            R10, CX
 	CMOVQLS         R10, AX
 	SUBQ            AX, R10
 	SHLQ            $0x04, AX
@@ -3066,8 +3075,8 @@ first_batch:
 	SUBQ            AX, BX
 	VPXORQ          Z12, Z12, Z12
 	VPXORQ          Z13, Z13, Z13
-	VPBROADCASTQ    adLo+56(FP), Z17
-	VPBROADCASTQ    adHi+64(FP), K1, Z17
+	VPBROADCASTQ    adLo+64(FP), Z17
+	VPBROADCASTQ    adHi+72(FP), K1, Z17
 	LEAQ            avx512Deltas<>+0(SB), R12
 	XORL            R11, R11
 	VPXORQ          Z19, Z19, Z19
@@ -3076,7 +3085,7 @@ first_batch:
 	VMOVDQU64       32(SI), Z9
 	VMOVDQU64       96(SI), Z10
 	VMOVDQU64       160(SI), Z11
-	CMPL            240(R8), $0x0c
+	CMPB            240(R8), $0x0c
 	JB              ten_rounds_104
 	JE              twelve_rounds_103
 	VBROADCASTI32X4 16(R8), Z20
@@ -3233,7 +3242,7 @@ batch:
 	VMOVDQU64       64(SI), Z9
 	VMOVDQU64       128(SI), Z10
 	VMOVDQU64       192(SI), Z11
-	CMPL            240(R8), $0x0c
+	CMPB            240(R8), $0x0c
 	JB              ten_rounds_108
 	JE              twelve_rounds_107
 	VBROADCASTI32X4 16(R8), Z20
@@ -3391,7 +3400,7 @@ hashed:
 next:
 	CMPQ  DX, $0x00000100
 	JAE   batch
-	CMPQ  s+88(FP), $0x00
+	CMPQ  s+96(FP), $0x00
 	JE    no_run_111
 	CMPQ  408(SP), $0x00
 	JE    whole_112
@@ -3542,7 +3551,7 @@ seam_113:
 	JMP     next
 
 no_run_111:
-	MOVQ            trailer+32(FP), R13
+	MOVQ            trailer+40(FP), R13
 	ADDQ            DX, R13
 	TESTQ           R13, R13
 	JZ              finish_long
@@ -3563,7 +3572,7 @@ no_run_111:
 	BZHIQ           CX, AX, CX
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      192(SI), K3, Z11
-	CMPL            240(R8), $0x0c
+	CMPB            240(R8), $0x0c
 	JB              ten_rounds_128
 	JE              twelve_rounds_127
 	VBROADCASTI32X4 16(R8), Z20
@@ -3701,11 +3710,11 @@ eight_rounds_left_130:
 	VPXORQ          Z11, Z14, Z31
 	VAESENCLAST     Z31, Z3, Z3
 	VMOVDQU8        Z3, K2, 192(DI)
-	CMPQ            trailer+32(FP), $0x00
+	CMPQ            trailer+40(FP), $0x00
 	JE              no_trailer_131
 	VMOVDQU64       Z3, (SP)
 	MOVBLZX         -192(SP)(DX*1), AX
-	MOVQ            AX, last+104(FP)
+	MOVQ            AX, last+112(FP)
 
 no_trailer_131:
 	JMP finish_long
@@ -3721,7 +3730,7 @@ rest_3:
 	BZHIQ           CX, AX, CX
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      128(SI), K3, Z10
-	CMPL            240(R8), $0x0c
+	CMPB            240(R8), $0x0c
 	JB              ten_rounds_133
 	JE              twelve_rounds_132
 	VBROADCASTI32X4 16(R8), Z20
@@ -3832,11 +3841,11 @@ eight_rounds_left_135:
 	VPXORQ          Z10, Z14, Z30
 	VAESENCLAST     Z30, Z2, Z2
 	VMOVDQU8        Z2, K2, 128(DI)
-	CMPQ            trailer+32(FP), $0x00
+	CMPQ            trailer+40(FP), $0x00
 	JE              no_trailer_136
 	VMOVDQU64       Z2, (SP)
 	MOVBLZX         -128(SP)(DX*1), AX
-	MOVQ            AX, last+104(FP)
+	MOVQ            AX, last+112(FP)
 
 no_trailer_136:
 	JMP finish_long
@@ -3851,7 +3860,7 @@ rest_2:
 	BZHIQ           CX, AX, CX
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      64(SI), K3, Z9
-	CMPL            240(R8), $0x0c
+	CMPB            240(R8), $0x0c
 	JB              ten_rounds_138
 	JE              twelve_rounds_137
 	VBROADCASTI32X4 16(R8), Z20
@@ -3935,11 +3944,11 @@ eight_rounds_left_140:
 	VPXORQ          Z9, Z14, Z29
 	VAESENCLAST     Z29, Z1, Z1
 	VMOVDQU8        Z1, K2, 64(DI)
-	CMPQ            trailer+32(FP), $0x00
+	CMPQ            trailer+40(FP), $0x00
 	JE              no_trailer_141
 	VMOVDQU64       Z1, (SP)
 	MOVBLZX         -64(SP)(DX*1), AX
-	MOVQ            AX, last+104(FP)
+	MOVQ            AX, last+112(FP)
 
 no_trailer_141:
 	JMP finish_long
@@ -3953,7 +3962,7 @@ rest_1:
 	BZHIQ           CX, AX, CX
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      (SI), K3, Z8
-	CMPL            240(R8), $0x0c
+	CMPB            240(R8), $0x0c
 	JB              ten_rounds_143
 	JE              twelve_rounds_142
 	VBROADCASTI32X4 16(R8), Z20
@@ -4010,11 +4019,11 @@ eight_rounds_left_145:
 	VPXORQ          Z8, Z14, Z28
 	VAESENCLAST     Z28, Z0, Z0
 	VMOVDQU8        Z0, K2, (DI)
-	CMPQ            trailer+32(FP), $0x00
+	CMPQ            trailer+40(FP), $0x00
 	JE              no_trailer_146
 	VMOVDQU64       Z0, (SP)
 	MOVBLZX         (SP)(DX*1), AX
-	MOVQ            AX, last+104(FP)
+	MOVQ            AX, last+112(FP)
 
 no_trailer_146:
 	JMP finish_long
@@ -4030,8 +4039,9 @@ group_end:
 	VMOVDQU64     X13, X19
 	TESTQ         R10, R10
 	JZ            suspend
-	MOVL          $0x00000030, AX
-	CMPQ          R10, $0x41
+	MOVQ          1136(R9), AX
+	LEAQ          17(AX), CX
+	CMPQ          R10, CX
 	CMOVQLS       R10, AX
 	SUBQ          AX, R10
 	SHLQ          $0x04, AX
@@ -4042,7 +4052,7 @@ group_end:
 	JMP           next
 
 suspend:
-	CMPQ s+88(FP), $0x00
+	CMPQ s+96(FP), $0x00
 	JE   no_seam_147
 	CMPQ 408(SP), $0x00
 	JE   no_seam_147
@@ -4148,7 +4158,7 @@ taken_158:
 
 moved_out_149:
 no_seam_147:
-	MOVQ      s+88(FP), AX
+	MOVQ      s+96(FP), AX
 	VMOVDQU64 X19, (AX)
 	VMOVDQU64 X16, 16(AX)
 	VZEROUPPER
@@ -4197,10 +4207,11 @@ continue:
 	VPXORQ     Z0, Z7, Z7
 	VMOVDQU64  16(AX), X16
 	VMOVDQU64  (AX), X19
-	MOVQ       248(R8), R9
+	MOVQ       long+8(FP), R9
 	ADDQ       $0x00000410, R9
-	MOVL       $0x00000030, AX
-	CMPQ       R10, $0x41
+	MOVQ       1136(R9), AX
+	LEAQ       17(AX), CX
+	CMPQ       R10, CX
 	CMOVQLS    R10, AX
 	SUBQ       AX, R10
 	SHLQ       $0x04, AX
@@ -4212,18 +4223,18 @@ continue:
 	JMP        next
 
 one_batch:
-	VPBROADCASTQ    adLo+56(FP), Z17
-	VPBROADCASTQ    adHi+64(FP), K1, Z17
+	VPBROADCASTQ    adLo+64(FP), Z17
+	VPBROADCASTQ    adHi+72(FP), K1, Z17
 	CMPQ            R13, $0x00000060
 	JBE             short
-	MOVQ            248(R8), R9
+	MOVQ            long+8(FP), R9
 	ADDQ            $0x00000410, R9
 	LEAQ            63(R13), AX
 	ANDQ            $-16, AX
 	LEAQ            (R9), BX
 	SUBQ            AX, BX
-	VMOVQ           textBits+80(FP), X0
-	VMOVQ           adBits+72(FP), X1
+	VMOVQ           textBits+88(FP), X0
+	VMOVQ           adBits+80(FP), X1
 	VINSERTI128     $0x01, X1, Y0, Y0
 	VMOVDQU64       1072(R9), X2
 	VINSERTI128     $0x01, -16(R9), Y2, Y2
@@ -4243,7 +4254,7 @@ one_batch:
 	BZHIQ           CX, AX, CX
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      160(SI), K3, Z11
-	CMPL            240(R8), $0x0c
+	CMPB            240(R8), $0x0c
 	JB              ten_rounds_160
 	JE              twelve_rounds_159
 	VBROADCASTI32X4 16(R8), Z20
@@ -4381,11 +4392,11 @@ eight_rounds_left_162:
 	VPXORQ          Z11, Z14, Z31
 	VAESENCLAST     Z31, Z3, Z3
 	VMOVDQU8        Z3, K2, 160(DI)
-	CMPQ            trailer+32(FP), $0x00
+	CMPQ            trailer+40(FP), $0x00
 	JE              no_trailer_163
 	VMOVDQU64       Z3, (SP)
 	MOVBLZX         -160(SP)(DX*1), AX
-	MOVQ            AX, last+104(FP)
+	MOVQ            AX, last+112(FP)
 
 no_trailer_163:
 	JMP finish
@@ -4402,7 +4413,7 @@ whole_3:
 	BZHIQ           CX, AX, CX
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      96(SI), K3, Z10
-	CMPL            240(R8), $0x0c
+	CMPB            240(R8), $0x0c
 	JB              ten_rounds_165
 	JE              twelve_rounds_164
 	VBROADCASTI32X4 16(R8), Z20
@@ -4513,11 +4524,11 @@ eight_rounds_left_167:
 	VPXORQ          Z10, Z14, Z30
 	VAESENCLAST     Z30, Z2, Z2
 	VMOVDQU8        Z2, K2, 96(DI)
-	CMPQ            trailer+32(FP), $0x00
+	CMPQ            trailer+40(FP), $0x00
 	JE              no_trailer_168
 	VMOVDQU64       Z2, (SP)
 	MOVBLZX         -96(SP)(DX*1), AX
-	MOVQ            AX, last+104(FP)
+	MOVQ            AX, last+112(FP)
 
 no_trailer_168:
 	JMP finish
@@ -4527,8 +4538,8 @@ short:
 	ANDQ            $-16, AX
 	LEAQ            432(R8), BX
 	SUBQ            AX, BX
-	VMOVQ           textBits+80(FP), X0
-	VMOVQ           adBits+72(FP), X1
+	VMOVQ           textBits+88(FP), X0
+	VMOVQ           adBits+80(FP), X1
 	VINSERTI128     $0x01, X1, Y0, Y0
 	VMOVDQU64       416(R8), X24
 	VPCLMULQDQ      $0x10, X18, X24, X28
@@ -4549,7 +4560,7 @@ short:
 	BZHIQ           CX, AX, CX
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      32(SI), K3, Z9
-	CMPL            240(R8), $0x0c
+	CMPB            240(R8), $0x0c
 	JB              ten_rounds_170
 	JE              twelve_rounds_169
 	VBROADCASTI32X4 16(R8), Z20
@@ -4637,11 +4648,11 @@ eight_rounds_left_172:
 	VPXORQ          Z9, Z14, Z29
 	VAESENCLAST     Z29, Z1, Z1
 	VMOVDQU8        Z1, K2, 32(DI)
-	CMPQ            trailer+32(FP), $0x00
+	CMPQ            trailer+40(FP), $0x00
 	JE              no_trailer_173
 	VMOVDQU64       Z1, (SP)
 	MOVBLZX         -32(SP)(DX*1), AX
-	MOVQ            AX, last+104(FP)
+	MOVQ            AX, last+112(FP)
 
 no_trailer_173:
 	JMP finish
@@ -4657,7 +4668,7 @@ whole_1:
 	VMOVDQU8.Z      (SI), K3, Y22
 	VPXORQ          Z8, Z8, Z8
 	VINSERTI64X4    $0x01, Y22, Z8, Z8
-	CMPL            240(R8), $0x0c
+	CMPB            240(R8), $0x0c
 	JB              ten_rounds_175
 	JE              twelve_rounds_174
 	VBROADCASTI32X4 16(R8), Z20
@@ -4717,17 +4728,17 @@ eight_rounds_left_177:
 	VEXTRACTI32X4   $0x01, Z0, X16
 	VEXTRACTI64X4   $0x01, Z0, Y23
 	VMOVDQU8        Y23, K2, (DI)
-	CMPQ            trailer+32(FP), $0x00
+	CMPQ            trailer+40(FP), $0x00
 	JE              no_trailer_178
 	VMOVDQU64       Y23, (SP)
 	MOVBLZX         (SP)(DX*1), AX
-	MOVQ            AX, last+104(FP)
+	MOVQ            AX, last+112(FP)
 
 no_trailer_178:
 	JMP finish
 
 finish_long:
-	CMPQ s+88(FP), $0x00
+	CMPQ s+96(FP), $0x00
 	JE   no_seam_179
 	CMPQ 408(SP), $0x00
 	JE   no_seam_179
@@ -4833,8 +4844,8 @@ taken_190:
 
 moved_out_181:
 no_seam_179:
-	VMOVQ       textBits+80(FP), X0
-	VMOVQ       adBits+72(FP), X1
+	VMOVQ       textBits+88(FP), X0
+	VMOVQ       adBits+80(FP), X1
 	VINSERTI128 $0x01, X1, Y0, Y0
 	VMOVDQU64   1072(R9), X2
 	VINSERTI128 $0x01, -16(R9), Y2, Y2
@@ -4857,6 +4868,6 @@ finish:
 	XORL          AX, AX
 	VPTEST        X13, X13
 	SETEQ         AL
-	MOVQ          AX, ok+96(FP)
+	MOVQ          AX, ok+104(FP)
 	VZEROUPPER
 	RET

@@ -7,7 +7,7 @@ package asm
 // processor has must only be called for a key of its backend.
 //
 //	Init    sets up round keys and the powers of H for short texts
-//	Powers  sets up the table for long texts
+//	Powers  sets up a table for texts that are not short
 //	Hash    GHASH of additional data
 //	Seal    seals a text, or a part of one
 //	Open    opens a text, or a part of one
@@ -15,12 +15,20 @@ package asm
 // Text is read and written by as many bytes as there are, never more; the
 // exceptions are noted. Nothing needs alignment.
 //
+// Powers fills in the given number of powers, 9 to longPower, and may fill in up to
+// morePowers more, where the table has room. A text with slots of 16 bytes, its own blocks and three more, takes
+// as many, or, if its group is smaller than that, group + a batch + 1. group is set
+// by the caller.
+//
 // # Seal
 //
 // Seal reads size bytes of text at src. If trailer is not 0, the text ends
 // with one byte more, trailer&0xff, and trailer is that byte + 0x100. It
 // writes the ciphertext and a 16-byte tag to dst, which may equal src and must
 // not overlap the text in another way.
+//
+// long is a table that Powers has filled in, with as many powers as this text
+// takes, and may be nil for a short text.
 //
 // nonceLo and nonceHi are the nonce's bytes 0 to 7 and 8 to 11, little endian,
 // without the IV that the key has. adLo and adHi are the low and high half of
@@ -44,46 +52,46 @@ package asm
 func aesniInit(k *Key, key *byte, size uint64)
 
 //go:noescape
-func aesniPowers(k *Key, table *longTable)
+func aesniPowers(k *Key, table *longTable, powers uint64)
 
 //go:noescape
 func aesniHash(k *Key, hash, data *byte, blocks uint64)
 
 //go:noescape
-func aesniSeal(k *Key, dst, src *byte, size, trailer, nonceLo, nonceHi, adLo, adHi, adBits, textBits uint64, s *stream)
+func aesniSeal(k *Key, long *longTable, dst, src *byte, size, trailer, nonceLo, nonceHi, adLo, adHi, adBits, textBits uint64, s *stream)
 
 //go:noescape
-func aesniOpen(k *Key, dst, src *byte, size, trailer, nonceLo, nonceHi, adLo, adHi, adBits, textBits uint64, s *stream) (ok, last uint64)
+func aesniOpen(k *Key, long *longTable, dst, src *byte, size, trailer, nonceLo, nonceHi, adLo, adHi, adBits, textBits uint64, s *stream) (ok, last uint64)
 
 //go:noescape
 func vaesInit(k *Key, key *byte, size uint64)
 
 //go:noescape
-func vaesPowers(k *Key, table *longTable)
+func vaesPowers(k *Key, table *longTable, powers uint64)
 
 //go:noescape
 func vaesHash(k *Key, hash, data *byte, blocks uint64)
 
 //go:noescape
-func vaesSeal(k *Key, dst, src *byte, size, trailer, nonceLo, nonceHi, adLo, adHi, adBits, textBits uint64, s *stream)
+func vaesSeal(k *Key, long *longTable, dst, src *byte, size, trailer, nonceLo, nonceHi, adLo, adHi, adBits, textBits uint64, s *stream)
 
 //go:noescape
-func vaesOpen(k *Key, dst, src *byte, size, trailer, nonceLo, nonceHi, adLo, adHi, adBits, textBits uint64, s *stream) (ok, last uint64)
+func vaesOpen(k *Key, long *longTable, dst, src *byte, size, trailer, nonceLo, nonceHi, adLo, adHi, adBits, textBits uint64, s *stream) (ok, last uint64)
 
 //go:noescape
 func avx512Init(k *Key, key *byte, size uint64)
 
 //go:noescape
-func avx512Powers(k *Key, table *longTable)
+func avx512Powers(k *Key, table *longTable, powers uint64)
 
 //go:noescape
 func avx512Hash(k *Key, hash, data *byte, blocks uint64)
 
 //go:noescape
-func avx512Seal(k *Key, dst, src *byte, size, trailer, nonceLo, nonceHi, adLo, adHi, adBits, textBits uint64, s *stream)
+func avx512Seal(k *Key, long *longTable, dst, src *byte, size, trailer, nonceLo, nonceHi, adLo, adHi, adBits, textBits uint64, s *stream)
 
 //go:noescape
-func avx512Open(k *Key, dst, src *byte, size, trailer, nonceLo, nonceHi, adLo, adHi, adBits, textBits uint64, s *stream) (ok, last uint64)
+func avx512Open(k *Key, long *longTable, dst, src *byte, size, trailer, nonceLo, nonceHi, adLo, adHi, adBits, textBits uint64, s *stream) (ok, last uint64)
 
 // The methods below call the kernel of the key's backend.
 
@@ -100,14 +108,14 @@ func (k *Key) init(key *byte, size uint64) {
 	}
 }
 
-func (k *Key) fill(t *longTable) {
+func (k *Key) powers(t *longTable, n int) {
 	switch k.backend {
 	case AESNI:
-		aesniPowers(k, t)
+		aesniPowers(k, t, uint64(n))
 	case VAES:
-		vaesPowers(k, t)
+		vaesPowers(k, t, uint64(n))
 	case AVX512:
-		avx512Powers(k, t)
+		avx512Powers(k, t, uint64(n))
 	default:
 		panic(noKernel)
 	}
@@ -131,19 +139,22 @@ func (k *Key) hash(hash, data *byte, blocks uint64) {
 // long texts need is elsewhere.
 func (k *Key) sealText(dst, src *byte, size int, trailer uint64, n Nonce, ad AD) {
 	total := size + int(trailer>>8)
-	k.prepare(total)
+	if k.lacks(total) && k.once(total) {
+		k.sealOnce(dst, src, total, size, trailer, n, ad, nil)
+		return
+	}
 	if total > maxCall {
 		k.sealLong(dst, src, size, trailer, n, ad)
 		return
 	}
-	bits := uint64(total) * 8
+	long, bits := k.long.Load(), uint64(total)*8
 	switch k.backend {
 	case AESNI:
-		aesniSeal(k, dst, src, uint64(size), trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, nil)
+		aesniSeal(k, long, dst, src, uint64(size), trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, nil)
 	case VAES:
-		vaesSeal(k, dst, src, uint64(size), trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, nil)
+		vaesSeal(k, long, dst, src, uint64(size), trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, nil)
 	case AVX512:
-		avx512Seal(k, dst, src, uint64(size), trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, nil)
+		avx512Seal(k, long, dst, src, uint64(size), trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, nil)
 	default:
 		panic(noKernel)
 	}
@@ -152,19 +163,21 @@ func (k *Key) sealText(dst, src *byte, size int, trailer uint64, n Nonce, ad AD)
 // openText is Open and OpenTrailer, like sealText.
 func (k *Key) openText(dst, src *byte, size int, trailer uint64, n Nonce, ad AD) (ok bool, last byte) {
 	total := size + int(trailer)
-	k.prepare(total)
+	if k.lacks(total) && k.once(total) {
+		return k.openOnce(dst, src, total, size, trailer, n, ad, nil)
+	}
 	if total > maxCall {
 		return k.openLong(dst, src, size, trailer, n, ad)
 	}
-	bits := uint64(total) * 8
+	long, bits := k.long.Load(), uint64(total)*8
 	var o, l uint64
 	switch k.backend {
 	case AESNI:
-		o, l = aesniOpen(k, dst, src, uint64(size), trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, nil)
+		o, l = aesniOpen(k, long, dst, src, uint64(size), trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, nil)
 	case VAES:
-		o, l = vaesOpen(k, dst, src, uint64(size), trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, nil)
+		o, l = vaesOpen(k, long, dst, src, uint64(size), trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, nil)
 	case AVX512:
-		o, l = avx512Open(k, dst, src, uint64(size), trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, nil)
+		o, l = avx512Open(k, long, dst, src, uint64(size), trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, nil)
 	default:
 		panic(noKernel)
 	}
@@ -172,29 +185,29 @@ func (k *Key) openText(dst, src *byte, size int, trailer uint64, n Nonce, ad AD)
 }
 
 // sealStream is one call of a seal that takes several, or has text in pieces.
-func (k *Key) sealStream(dst, src *byte, size, trailer uint64, n Nonce, ad AD, bits uint64, s *stream) {
+func (k *Key) sealStream(long *longTable, dst, src *byte, size, trailer uint64, n Nonce, ad AD, bits uint64, s *stream) {
 	switch k.backend {
 	case AESNI:
-		aesniSeal(k, dst, src, size, trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, s)
+		aesniSeal(k, long, dst, src, size, trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, s)
 	case VAES:
-		vaesSeal(k, dst, src, size, trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, s)
+		vaesSeal(k, long, dst, src, size, trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, s)
 	case AVX512:
-		avx512Seal(k, dst, src, size, trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, s)
+		avx512Seal(k, long, dst, src, size, trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, s)
 	default:
 		panic(noKernel)
 	}
 }
 
 // openStream is one call of an open that takes several, or has text in pieces.
-func (k *Key) openStream(dst, src *byte, size, trailer uint64, n Nonce, ad AD, bits uint64, s *stream) (ok bool, last byte) {
+func (k *Key) openStream(long *longTable, dst, src *byte, size, trailer uint64, n Nonce, ad AD, bits uint64, s *stream) (ok bool, last byte) {
 	var o, l uint64
 	switch k.backend {
 	case AESNI:
-		o, l = aesniOpen(k, dst, src, size, trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, s)
+		o, l = aesniOpen(k, long, dst, src, size, trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, s)
 	case VAES:
-		o, l = vaesOpen(k, dst, src, size, trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, s)
+		o, l = vaesOpen(k, long, dst, src, size, trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, s)
 	case AVX512:
-		o, l = avx512Open(k, dst, src, size, trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, s)
+		o, l = avx512Open(k, long, dst, src, size, trailer, n.Lo, n.Hi, ad.Lo, ad.Hi, ad.Bits, bits, s)
 	default:
 		panic(noKernel)
 	}
@@ -213,7 +226,7 @@ func (k *Key) sealLong(dst, src *byte, size int, trailer uint64, n Nonce, ad AD)
 			t = trailer
 			c.size += t >> 8
 		}
-		k.sealStream(offset(dst, c.begin), offset(src, c.begin), uint64(c.end-c.begin), t, n, ad, bits, &c.stream)
+		k.sealStream(k.long.Load(), offset(dst, c.begin), offset(src, c.begin), uint64(c.end-c.begin), t, n, ad, bits, &c.stream)
 	}
 }
 
@@ -229,7 +242,7 @@ func (k *Key) openLong(dst, src *byte, size int, trailer uint64, n Nonce, ad AD)
 			t = trailer
 			c.size += t
 		}
-		ok, last = k.openStream(offset(dst, c.begin), offset(src, c.begin), uint64(c.end-c.begin), t, n, ad, bits, &c.stream)
+		ok, last = k.openStream(k.long.Load(), offset(dst, c.begin), offset(src, c.begin), uint64(c.end-c.begin), t, n, ad, bits, &c.stream)
 	}
 	return ok, last
 }

@@ -6,7 +6,7 @@ package asm
 
 func (k *Key) init(key *byte, size uint64) { panic(noKernel) }
 
-func (k *Key) fill(t *longTable) { panic(noKernel) }
+func (k *Key) powers(t *longTable, n int) { panic(noKernel) }
 
 func (k *Key) hash(hash, data *byte, blocks uint64) { panic(noKernel) }
 
@@ -16,10 +16,10 @@ func (k *Key) openText(dst, src *byte, size int, trailer uint64, n Nonce, ad AD)
 	panic(noKernel)
 }
 
-func (k *Key) sealStream(dst, src *byte, size, trailer uint64, n Nonce, ad AD, bits uint64, s *stream) {
+func (k *Key) sealStream(long *longTable, dst, src *byte, size, trailer uint64, n Nonce, ad AD, bits uint64, s *stream) {
 	panic(noKernel)
 }
 
-func (k *Key) openStream(dst, src *byte, size, trailer uint64, n Nonce, ad AD, bits uint64, s *stream) (ok bool, last byte) {
+func (k *Key) openStream(long *longTable, dst, src *byte, size, trailer uint64, n Nonce, ad AD, bits uint64, s *stream) (ok bool, last byte) {
 	panic(noKernel)
 }

@@ -3,20 +3,22 @@ package asm
 import (
 	"encoding/binary"
 	"math/bits"
+	"sync"
 	"sync/atomic"
 	"unsafe"
 )
 
 // A Key is what kernels need to know of an AES key: its round keys and powers
-// of its hash key H, 480 bytes, and 2176 bytes more once there was a text that
-// is not short. It is set up by [Key.Init] and must not be copied after that.
+// of its hash key H, 480 bytes, and 2184 bytes more once there were two texts that
+// are not short. It is set up by [Key.Init] and must not be copied after that.
 //
 // Seals and opens may run concurrently, but not with [Key.Wipe].
 type Key struct {
 	start      [blockSize]byte     // first round key, with the IV added
 	rounds     [14][blockSize]byte // the others, right-aligned
-	roundCount uint32
+	roundCount uint8
 	backend    Backend
+	used       atomic.Bool               // there was a text that is not short
 	long       atomic.Pointer[longTable] // nil until it is needed
 	short      shortTable
 }
@@ -24,15 +26,16 @@ type Key struct {
 // A shortTable is powers of H, highest first, and zeros behind them.
 type shortTable [shortPower + shortPad][blockSize]byte
 
-// A longTable is the powers that long texts take, and sums of their halves.
+// A longTable is the powers that texts take which are not short, and sums of their
+// halves. group is the number of blocks that are hashed with one reduction.
 type longTable struct {
 	powers, halves [longPower + longPad][blockSize]byte
+	group          uint64
 }
 
 // Init sets up k for the backend b, which must be one of [Backends] and not
 // [Portable]. key is 16, 24 or 32 bytes long. iv is added to every nonce; nil
-// stands for zeros. What only long texts need is computed when the first one
-// comes.
+// stands for zeros. What only long texts need is computed when they come.
 func (k *Key) Init(b Backend, key []byte, iv *[NonceSize]byte) {
 	k.backend = b
 	k.init(unsafe.SliceData(key), uint64(len(key)))
@@ -46,15 +49,58 @@ func (k *Key) Init(b Backend, key []byte, iv *[NonceSize]byte) {
 // Backend returns the backend that k was set up for.
 func (k *Key) Backend() Backend { return k.backend }
 
-// makeLong makes the table for long texts. Calls that run at the same time each
-// make one, all the same, and one of them stays: no call waits for another.
+// lacks reports whether k has no powers for size bytes of text yet.
+func (k *Key) lacks(size int) bool { return k.long.Load() == nil && size > shapes[k.backend].short }
+
+// once reports whether a text of size bytes, for which k has no powers, is to
+// take a table of its own. If not, k has them then.
+//
+// A key's first text that is not short takes one, which has less powers and is not
+// allocated. Many keys are for one such text, a handshake's or a datagram's, and
+// computing and allocating the whole table takes longer than sealing 4 KiB.
 //
 //go:noinline
+func (k *Key) once(size int) bool {
+	if size <= maxCall && k.used.CompareAndSwap(false, true) {
+		return true
+	}
+	k.makeLong()
+	return false
+}
+
+// makeLong makes the table for long texts. Calls that run at the same time each
+// make one, all the same, and one of them stays: no call waits for another.
 func (k *Key) makeLong() {
-	long := new(longTable)
-	k.fill(long)
+	long := &longTable{group: uint64(shapes[k.backend].group)}
+	k.powers(long, longPower)
 	k.long.CompareAndSwap(nil, long)
 }
+
+// onceTables are tables of zeros for one text each. On the stack one would cost
+// more, which is cleared there twice, and whole.
+var onceTables = sync.Pool{New: func() any { return new(longTable) }}
+
+// onceTable returns a table for size bytes of text, in groups of one batch. The
+// caller must give it back by putOnce.
+func (k *Key) onceTable(size int) (long *longTable, powers int) {
+	batch := shapes[k.backend].batch / blockSize
+	powers = min((size+blockSize-1)/blockSize+3, 2*batch+1)
+	long = onceTables.Get().(*longTable)
+	long.group = uint64(batch)
+	k.powers(long, powers)
+	return long, powers
+}
+
+// putOnce erases a table with so many powers and gives it back.
+func putOnce(long *longTable, powers int) {
+	lowest := max(longPower-powers-morePowers, 0)
+	clear(long.powers[lowest:])
+	clear(long.halves[lowest:])
+	onceTables.Put(long)
+}
+
+// morePowers is how many powers a kernel may fill in that were not asked for.
+const morePowers = 15
 
 // Wipe erases k, except for its backend. It must not be used after that, and
 // no other call may be running.

@@ -7,11 +7,11 @@ const (
 	layoutStart      = 0
 	layoutRounds     = 16
 	layoutRoundCount = 240
-	layoutLong       = 248
 	layoutShort      = 256
 	layoutKeySize    = 480
 	layoutHalves     = 1088
-	layoutLongSize   = 2176
+	layoutGroup      = 2176
+	layoutLongSize   = 2184
 	layoutHash       = 0
 	layoutMask       = 16
 	layoutSize       = 32
@@ -27,12 +27,15 @@ const (
 	aesniShortSize      = 96
 	aesniFirstBatchSize = 96
 	aesniBatchSize      = 128
+	aesniGroup          = 48
 
 	vaesShortSize      = 144
 	vaesFirstBatchSize = 224
 	vaesBatchSize      = 256
+	vaesGroup          = 48
 
 	avx512ShortSize      = 96
 	avx512FirstBatchSize = 224
 	avx512BatchSize      = 256
+	avx512Group          = 48
 )

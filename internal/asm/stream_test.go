@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"unsafe"
@@ -234,11 +236,11 @@ func TestHighCounters(t *testing.T) {
 			clear(text)
 			var mask [blockSize]byte
 			s := stream{size: uint64(size), counter: counter, final: 1, mask: mask}
-			f.sealStream(address(out), address(text), uint64(size), 0, n, AD{}, 0, &s)
+			f.sealStream(f.long.Load(), address(out), address(text), uint64(size), 0, n, AD{}, 0, &s)
 			f.checkKeystream(t, out[:size], n, counter)
 
 			s = stream{size: uint64(size), counter: counter, final: 1, mask: mask}
-			if ok, _ := f.openStream(address(text), address(out), uint64(size), 0, n, AD{}, 0, &s); !ok {
+			if ok, _ := f.openStream(f.long.Load(), address(text), address(out), uint64(size), 0, n, AD{}, 0, &s); !ok {
 				t.Fatalf("counter %#x: the tag of a seal is refused", counter)
 			}
 			if !bytes.Equal(text, make([]byte, size)) {
@@ -308,8 +310,91 @@ func TestWipe(t *testing.T) {
 	})
 }
 
-// TestFirstLongTexts has many goroutines seal the first long text of a key at
-// the same moment, when each may make the table.
+// TestFirstLongText has every form of seal and open be the one that comes first
+// with a text that is not short, at every length, and then a second time.
+func TestFirstLongText(t *testing.T) {
+	forEachKernel(t, func(t *testing.T, b Backend, keySize int) {
+		fresh := newFixture(t, b, keySize, false)
+		key := filled(keySize, byte(keySize))
+		text, data := filled(2200, 8), filled(13, 9)
+		for n := 1; n <= len(text); n++ {
+			text := text[:n]
+			nonce := Nonce{Lo: uint64(n)}
+			ad := fresh.AD(data)
+			want := fresh.oracle.Seal(nil, fresh.nonce(nonce), text, data)
+			out, back := make([]byte, n+TagSize), make([]byte, n)
+			cut := n * 3 / 7
+			for what, call := range map[string]func(k *Key) bool{
+				"Seal":        func(k *Key) bool { k.Seal(&out[0], &text[0], n, nonce, ad); return true },
+				"SealTrailer": func(k *Key) bool { k.SealTrailer(&out[0], &text[0], n-1, text[n-1], nonce, ad); return true },
+				"SealPieces": func(k *Key) bool {
+					k.SealPieces(&out[0], n, [][]byte{text[:cut], text[cut:]}, nonce, ad)
+					return true
+				},
+				"Open": func(k *Key) bool { return k.Open(&back[0], &out[0], n, nonce, ad) },
+				"OpenTrailer": func(k *Key) bool {
+					ok, trailer := k.OpenTrailer(&back[0], &out[0], n-1, nonce, ad)
+					back[n-1] = trailer
+					return ok
+				},
+				"OpenPieces": func(k *Key) bool {
+					return k.OpenPieces([][]byte{back[:cut], back[cut:]}, &out[0], n, nonce, ad)
+				},
+			} {
+				k := new(Key)
+				k.Init(b, key, &fresh.iv)
+				for i := range 2 {
+					copy(out, want)
+					copy(back, text)
+					if strings.HasPrefix(what, "Seal") {
+						clear(out)
+					} else {
+						clear(back)
+					}
+					if !call(k) {
+						t.Fatalf("%s of %d bytes, text %d: refused", what, n, i)
+					}
+					if strings.HasPrefix(what, "Seal") && !bytes.Equal(out, want) || !bytes.Equal(back, text) {
+						t.Fatalf("%s of %d bytes, text %d:\nout  %x\nwant %x\nback %x", what, n, i, out, want, back)
+					}
+					long := n > shapes[b].short
+					if used := k.used.Load(); used != long {
+						t.Fatalf("%s of %d bytes, text %d: used is %v", what, n, i, used)
+					}
+					if made := k.long.Load() != nil; made != (long && i > 0) {
+						t.Fatalf("%s of %d bytes, text %d: made the table that stays: %v", what, n, i, made)
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestOnceTable looks for what is left of a table that is given back, and for
+// powers beyond those that the contract of Powers permits.
+func TestOnceTable(t *testing.T) {
+	for _, b := range Backends() {
+		if b == Portable {
+			continue
+		}
+		k := newFixture(t, b, 16, true).Key
+		whole := k.long.Load()
+		for size := shapes[b].short + 1; size < 1200; size++ {
+			long, powers := k.onceTable(size)
+			lowest := longPower - powers
+			if !slices.Equal(long.powers[lowest:], whole.powers[lowest:]) {
+				t.Fatalf("%v: %d bytes of text: powers differ from those of the whole table", b, size)
+			}
+			putOnce(long, powers)
+			if left := (longTable{group: long.group}); *long != left {
+				t.Fatalf("%v: %d bytes of text: powers are left in the table", b, size)
+			}
+		}
+	}
+}
+
+// TestFirstLongTexts has many goroutines seal the first long texts of a key at
+// the same moment: one takes a table of its own, the others may each make one.
 func TestFirstLongTexts(t *testing.T) {
 	text := filled(4000, 5)
 	forEachKernel(t, func(t *testing.T, b Backend, keySize int) {
@@ -347,7 +432,7 @@ func TestKeySize(t *testing.T) {
 }
 
 // TestAllocations shows that nothing is allocated for a text, whatever its
-// form and size, once its key has the powers it needs.
+// form and size, once its key has the powers it needs, nor for its first one.
 func TestAllocations(t *testing.T) {
 	for _, b := range Backends() {
 		if b == Portable {
@@ -375,6 +460,22 @@ func TestAllocations(t *testing.T) {
 		} {
 			if allocs := testing.AllocsPerRun(5, func() { nonce.Lo++; call() }); allocs != 0 {
 				t.Errorf("%v: %s allocates %v times", b, what, allocs)
+			}
+		}
+
+		key := filled(16, 16)
+		for what, call := range map[string]func(){
+			"Seal":       func() { f.Seal(&buf[0], &other[0], maxCall, nonce, AD{}) },
+			"Open":       func() { f.Open(&other[0], &buf[0], maxCall, nonce, AD{}) },
+			"SealPieces": func() { f.SealPieces(&buf[0], 5000, [][]byte{other[:2500], other[2500:5000]}, nonce, AD{}) },
+			"OpenPieces": func() { f.OpenPieces([][]byte{other[:2500], other[2500:5000]}, &buf[0], 5000, nonce, AD{}) },
+		} {
+			if allocs := testing.AllocsPerRun(5, func() {
+				*f.Key = Key{}
+				f.Init(b, key, nil)
+				call()
+			}); allocs != 0 {
+				t.Errorf("%v: %s allocates %v times for a key's first long text", b, what, allocs)
 			}
 		}
 	}

@@ -34,15 +34,16 @@ type stream struct {
 }
 
 // shape is the sizes of a backend's longest short text, and of its batches, in
-// bytes. batch is a power of two, and firstBatch is slots 0 and 1 less.
+// bytes. batch is a power of two, and firstBatch is slots 0 and 1 less. group is
+// in blocks.
 type shape struct {
-	short, firstBatch, batch int
+	short, firstBatch, batch, group int
 }
 
 var shapes = [backends]shape{
-	AESNI:  {aesniShortSize, aesniFirstBatchSize, aesniBatchSize},
-	VAES:   {vaesShortSize, vaesFirstBatchSize, vaesBatchSize},
-	AVX512: {avx512ShortSize, avx512FirstBatchSize, avx512BatchSize},
+	AESNI:  {aesniShortSize, aesniFirstBatchSize, aesniBatchSize, aesniGroup},
+	VAES:   {vaesShortSize, vaesFirstBatchSize, vaesBatchSize, vaesGroup},
+	AVX512: {avx512ShortSize, avx512FirstBatchSize, avx512BatchSize, avx512Group},
 }
 
 // notText is the size of what batch 0 has in the place of text.
@@ -51,13 +52,6 @@ const notText = 2 * blockSize
 // down rounds an offset in a text down to where a batch ends, or to 0.
 func (s *shape) down(offset int) int {
 	return max((offset+notText)&^(s.batch-1)-notText, 0)
-}
-
-// prepare makes sure that k has the powers for size bytes of text.
-func (k *Key) prepare(size int) {
-	if k.long.Load() == nil && size > shapes[k.backend].short {
-		k.makeLong()
-	}
 }
 
 // Seal writes the ciphertext of size bytes of text at src, and the tag, to dst.
@@ -113,14 +107,38 @@ func (k *Key) moves(size, pieces int) bool {
 // sealPieces is SealPieces without moving more than it must. There must be
 // more than one batch of text.
 func (k *Key) sealPieces(dst *byte, size int, pieces [][]byte, n Nonce, ad AD) {
-	k.prepare(size)
+	once := k.lacks(size) && k.once(size)
 	if size > maxCall {
 		k.sealMany(dst, size, pieces, n, ad)
 		return
 	}
 	first := pieces[0]
 	s := stream{size: uint64(size), final: 1, pieces: unsafe.SliceData(pieces[1:]), rest: uint64(size - len(first))}
-	k.sealStream(dst, unsafe.SliceData(first), uint64(len(first)), 0, n, ad, uint64(size)*8, &s)
+	if once {
+		k.sealOnce(dst, unsafe.SliceData(first), size, len(first), 0, n, ad, &s)
+		return
+	}
+	k.sealStream(k.long.Load(), dst, unsafe.SliceData(first), uint64(len(first)), 0, n, ad, uint64(size)*8, &s)
+}
+
+// sealOnce seals a text of total bytes, in one call, with a table of its own.
+// The other arguments are those of a kernel.
+//
+//go:noinline
+func (k *Key) sealOnce(dst, src *byte, total, size int, trailer uint64, n Nonce, ad AD, s *stream) {
+	long, powers := k.onceTable(total)
+	k.sealStream(long, dst, src, uint64(size), trailer, n, ad, uint64(total)*8, s)
+	putOnce(long, powers)
+}
+
+// openOnce is the open that sealOnce is the seal of.
+//
+//go:noinline
+func (k *Key) openOnce(dst, src *byte, total, size int, trailer uint64, n Nonce, ad AD, s *stream) (ok bool, last byte) {
+	long, powers := k.onceTable(total)
+	ok, last = k.openStream(long, dst, src, uint64(size), trailer, n, ad, uint64(total)*8, s)
+	putOnce(long, powers)
+	return ok, last
 }
 
 // sealMany is SealPieces for a text of more than one call.
@@ -141,7 +159,7 @@ func (k *Key) sealMany(dst *byte, size int, pieces [][]byte, nonce Nonce, ad AD)
 		} else {
 			c.pieces, c.rest = unsafe.SliceData(others), uint64(n-len(first))
 		}
-		k.sealStream(to, unsafe.SliceData(first), uint64(len(first)), 0, nonce, ad, uint64(size)*8, &c.stream)
+		k.sealStream(k.long.Load(), to, unsafe.SliceData(first), uint64(len(first)), 0, nonce, ad, uint64(size)*8, &c.stream)
 		pieces, skip = pieces[count-1:], end
 	}
 }
@@ -198,13 +216,17 @@ func (k *Key) OpenPieces(pieces [][]byte, src *byte, size int, n Nonce, ad AD) (
 // openPieces is OpenPieces without moving more than it must. There must be
 // more than one batch of text.
 func (k *Key) openPieces(pieces [][]byte, src *byte, size int, n Nonce, ad AD) (ok bool) {
-	k.prepare(size)
+	once := k.lacks(size) && k.once(size)
 	if size > maxCall {
 		return k.openMany(pieces, src, size, n, ad)
 	}
 	first := pieces[0]
 	s := stream{size: uint64(size), final: 1, pieces: unsafe.SliceData(pieces[1:]), rest: uint64(size - len(first))}
-	ok, _ = k.openStream(unsafe.SliceData(first), src, uint64(len(first)), 0, n, ad, uint64(size)*8, &s)
+	if once {
+		ok, _ = k.openOnce(unsafe.SliceData(first), src, size, len(first), 0, n, ad, &s)
+		return ok
+	}
+	ok, _ = k.openStream(k.long.Load(), unsafe.SliceData(first), src, uint64(len(first)), 0, n, ad, uint64(size)*8, &s)
 	return ok
 }
 
@@ -220,13 +242,13 @@ func (k *Key) openMany(pieces [][]byte, src *byte, size int, nonce Nonce, ad AD)
 		first, others := pieces[0][skip:], pieces[1:count]
 		first = first[:min(n, len(first))]
 		if count > maxPieces {
-			ok, _ = k.openStream(from, from, uint64(n), 0, nonce, ad, uint64(size)*8, &c.stream)
+			ok, _ = k.openStream(k.long.Load(), from, from, uint64(n), 0, nonce, ad, uint64(size)*8, &c.stream)
 			text := unsafe.Slice(from, n)
 			mem.MoveOut(first, text[:len(first)], true)
 			mem.Scatter(others, text[len(first):], true)
 		} else {
 			c.pieces, c.rest = unsafe.SliceData(others), uint64(n-len(first))
-			ok, _ = k.openStream(unsafe.SliceData(first), from, uint64(len(first)), 0, nonce, ad, uint64(size)*8, &c.stream)
+			ok, _ = k.openStream(k.long.Load(), unsafe.SliceData(first), from, uint64(len(first)), 0, nonce, ad, uint64(size)*8, &c.stream)
 		}
 		pieces, skip = pieces[count-1:], end
 	}

@@ -113,7 +113,7 @@ TEXT ·vaesInit(SB), NOSPLIT, $0-24
 	MOVQ        AX, BX
 	SHRQ        $0x02, BX
 	ADDQ        $0x06, BX
-	MOVL        BX, 240(R8)
+	MOVB        BL, 240(R8)
 	CMPQ        AX, $0x18
 	JE          aes192
 	JA          aes256
@@ -708,11 +708,14 @@ powers:
 	VZEROUPPER
 	RET
 
-// func vaesPowers(k *byte, table *byte)
+// func vaesPowers(k *byte, table *byte, powers uint64)
 // Requires: AVX, AVX2, PCLMULQDQ, VPCLMULQDQ
-TEXT ·vaesPowers(SB), NOSPLIT, $0-16
+TEXT ·vaesPowers(SB), NOSPLIT, $0-24
 	MOVQ        k+0(FP), R8
 	MOVQ        table+8(FP), DI
+	MOVQ        powers+16(FP), CX
+	SUBQ        $0x08, CX
+	SHRQ        $0x01, CX
 	VMOVDQU     400(R8), Y0
 	VMOVDQU     Y0, 1008(DI)
 	VMOVDQU     1040(DI), Y13
@@ -747,7 +750,6 @@ TEXT ·vaesPowers(SB), NOSPLIT, $0-16
 	VINSERTI128 $0x01, X8, Y8, Y8
 	VINSERTI128 $0x01, X9, Y9, Y9
 	LEAQ        1008(DI), SI
-	MOVL        $0x0000001c, CX
 	PCALIGN     $0x20
 
 vector:
@@ -775,7 +777,7 @@ vector:
 	VPXOR       Y14, Y0, Y0
 	VMOVDQU     Y0, 960(SI)
 	SUBQ        $0x20, SI
-	DECL        CX
+	DECQ        CX
 	JNZ         vector
 	ADDQ        $0x10, SI
 	VMOVDQU     (SI), X0
@@ -858,23 +860,23 @@ block:
 	VMOVDQU    X13, (DX)
 	RET
 
-// func vaesSeal(k *byte, dst *byte, src *byte, size uint64, trailer uint64, nonceLo uint64, nonceHi uint64, adLo uint64, adHi uint64, adBits uint64, textBits uint64, s *byte)
+// func vaesSeal(k *byte, long *byte, dst *byte, src *byte, size uint64, trailer uint64, nonceLo uint64, nonceHi uint64, adLo uint64, adHi uint64, adBits uint64, textBits uint64, s *byte)
 // Requires: AVX, AVX2, CMOV, PCLMULQDQ, VAES, VPCLMULQDQ
-TEXT ·vaesSeal(SB), NOSPLIT, $160-96
+TEXT ·vaesSeal(SB), NOSPLIT, $160-104
 	LEAQ    56(SP), R9
 	ANDQ    $-64, R9
 	MOVQ    k+0(FP), R8
-	MOVQ    dst+8(FP), DI
-	MOVQ    src+16(FP), SI
-	MOVQ    size+24(FP), DX
-	VMOVQ   nonceLo+40(FP), X8
-	VPINSRQ $0x01, nonceHi+48(FP), X8, X8
+	MOVQ    dst+16(FP), DI
+	MOVQ    src+24(FP), SI
+	MOVQ    size+32(FP), DX
+	VMOVQ   nonceLo+48(FP), X8
+	VPINSRQ $0x01, nonceHi+56(FP), X8, X8
 	VPXOR   (R8), X8, X8
 	VMOVDQU X8, (R9)
-	MOVQ    s+88(FP), AX
+	MOVQ    s+96(FP), AX
 	TESTQ   AX, AX
 	JNZ     stream
-	MOVQ    trailer+32(FP), R12
+	MOVQ    trailer+40(FP), R12
 	SHRQ    $0x08, R12
 	ADDQ    DX, R12
 	CMPQ    R12, $0x000000e0
@@ -883,18 +885,20 @@ TEXT ·vaesSeal(SB), NOSPLIT, $160-96
 	SHRQ    $0x04, R10
 
 first_batch:
-	MOVQ           248(R8), BX
+	MOVQ           long+8(FP), BX
 	ADDQ           $0x00000410, BX
 	MOVQ           BX, 120(SP)
-	MOVQ           R10, AX
-	SHLQ           $0x04, AX
 	MOVQ           120(SP), BX
-	MOVL           $0x00000300, CX
-	CMPQ           R10, $0x00000041
-	CMOVQHI        CX, AX
+	MOVQ           1136(BX), CX
+	MOVQ           R10, AX
+	SUBQ           $0x11, AX
+	CMPQ           AX, CX
+	MOVQ           R10, AX
+	CMOVQGT        CX, AX
+	SHLQ           $0x04, AX
 	SUBQ           AX, BX
-	VMOVQ          adLo+56(FP), X12
-	VPINSRQ        $0x01, adHi+64(FP), X12, X12
+	VMOVQ          adLo+64(FP), X12
+	VPINSRQ        $0x01, adHi+72(FP), X12, X12
 	VPSHUFD        $0x4e, X12, X14
 	VPXOR          X12, X14, X14
 	VPCLMULQDQ     $0x00, 16(BX), X12, X9
@@ -910,7 +914,7 @@ first_batch:
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	VPXOR          vaesIndex<>+224(SB), Y8, Y7
-	CMPL           240(R8), $0x0c
+	CMPB           240(R8), $0x0c
 	JB             ten_rounds_2
 	JE             twelve_rounds_1
 	VBROADCASTI128 16(R8), Y8
@@ -1066,7 +1070,7 @@ ten_rounds_2:
 second_batch:
 	CMPQ  DX, $0x00000100
 	JAE   second_batch_whole
-	CMPQ  s+88(FP), $0x00
+	CMPQ  s+96(FP), $0x00
 	JE    no_run_3
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
@@ -1277,7 +1281,7 @@ second_batch_whole:
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	VPXOR          vaesIndex<>+224(SB), Y8, Y7
-	CMPL           240(R8), $0x0c
+	CMPB           240(R8), $0x0c
 	JB             ten_rounds_26
 	JE             twelve_rounds_25
 	VBROADCASTI128 16(R8), Y8
@@ -1516,12 +1520,14 @@ ten_rounds_26:
 	VPSHUFD        $0x4e, X10, X14
 	VPXOR          X14, X11, X11
 	VPXOR          X15, X11, X11
-	MOVQ           R10, AX
-	SHLQ           $0x04, AX
 	MOVQ           120(SP), BX
-	MOVL           $0x00000300, CX
-	CMPQ           R10, $0x00000041
-	CMOVQHI        CX, AX
+	MOVQ           1136(BX), CX
+	MOVQ           R10, AX
+	SUBQ           $0x11, AX
+	CMPQ           AX, CX
+	MOVQ           R10, AX
+	CMOVQGT        CX, AX
+	SHLQ           $0x04, AX
 	SUBQ           AX, BX
 	VMOVDQU        X11, X12
 	VPSHUFD        $0x4e, X12, X14
@@ -1552,7 +1558,7 @@ batch:
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	VPXOR          vaesIndex<>+224(SB), Y8, Y7
-	CMPL           240(R8), $0x0c
+	CMPB           240(R8), $0x0c
 	JB             ten_rounds_29
 	JE             twelve_rounds_28
 	VBROADCASTI128 16(R8), Y8
@@ -1800,12 +1806,14 @@ ten_rounds_29:
 	VPSHUFD        $0x4e, X10, X14
 	VPXOR          X14, X11, X11
 	VPXOR          X15, X11, X11
-	MOVQ           R10, AX
-	SHLQ           $0x04, AX
 	MOVQ           120(SP), BX
-	MOVL           $0x00000300, CX
-	CMPQ           R10, $0x00000041
-	CMOVQHI        CX, AX
+	MOVQ           1136(BX), CX
+	MOVQ           R10, AX
+	SUBQ           $0x11, AX
+	CMPQ           AX, CX
+	MOVQ           R10, AX
+	CMOVQGT        CX, AX
+	SHLQ           $0x04, AX
 	SUBQ           AX, BX
 	VMOVDQU        X11, X12
 	VPSHUFD        $0x4e, X12, X14
@@ -1819,7 +1827,7 @@ within_group_30:
 	JAE  batch
 
 run_end:
-	CMPQ  s+88(FP), $0x00
+	CMPQ  s+96(FP), $0x00
 	JE    no_run_31
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
@@ -2024,7 +2032,7 @@ no_run_31:
 	VPXOR      Y15, Y10, Y10
 
 rest:
-	MOVQ        trailer+32(FP), R12
+	MOVQ        trailer+40(FP), R12
 	SHRQ        $0x08, R12
 	ADDQ        DX, R12
 	TESTQ       R12, R12
@@ -2037,7 +2045,7 @@ rest:
 	SUBQ        R13, R10
 	VMOVDQU     -16(SI)(DX*1), X12
 	VPSHUFB     32(R10), X12, X12
-	MOVBLZX     trailer+32(FP), CX
+	MOVBLZX     trailer+40(FP), CX
 	VMOVD       CX, X13
 	LEAQ        vaesPlace<>+0(SB), R10
 	SUBQ        R13, R10
@@ -2096,7 +2104,7 @@ rest_1:
 	VINSERTI128    $0x01, X8, Y8, Y8
 	ADDL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
-	CMPL           240(R8), $0x0c
+	CMPB           240(R8), $0x0c
 	JB             ten_rounds_62
 	JE             twelve_rounds_61
 	VBROADCASTI128 16(R8), Y8
@@ -2231,7 +2239,7 @@ rest_2:
 	ADDL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
-	CMPL           240(R8), $0x0c
+	CMPB           240(R8), $0x0c
 	JB             ten_rounds_65
 	JE             twelve_rounds_64
 	VBROADCASTI128 16(R8), Y8
@@ -2391,7 +2399,7 @@ rest_3:
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
-	CMPL           240(R8), $0x0c
+	CMPB           240(R8), $0x0c
 	JB             ten_rounds_68
 	JE             twelve_rounds_67
 	VBROADCASTI128 16(R8), Y8
@@ -2577,7 +2585,7 @@ rest_4:
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
-	CMPL           240(R8), $0x0c
+	CMPB           240(R8), $0x0c
 	JB             ten_rounds_71
 	JE             twelve_rounds_70
 	VBROADCASTI128 16(R8), Y8
@@ -2788,7 +2796,7 @@ rest_5:
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
-	CMPL           240(R8), $0x0c
+	CMPB           240(R8), $0x0c
 	JB             ten_rounds_74
 	JE             twelve_rounds_73
 	VBROADCASTI128 16(R8), Y8
@@ -3025,7 +3033,7 @@ rest_6:
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
-	CMPL           240(R8), $0x0c
+	CMPB           240(R8), $0x0c
 	JB             ten_rounds_77
 	JE             twelve_rounds_76
 	VBROADCASTI128 16(R8), Y8
@@ -3287,7 +3295,7 @@ rest_7:
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
-	CMPL           240(R8), $0x0c
+	CMPB           240(R8), $0x0c
 	JB             ten_rounds_80
 	JE             twelve_rounds_79
 	VBROADCASTI128 16(R8), Y8
@@ -3575,7 +3583,7 @@ rest_8:
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	VPXOR          vaesIndex<>+224(SB), Y8, Y7
-	CMPL           240(R8), $0x0c
+	CMPB           240(R8), $0x0c
 	JB             ten_rounds_83
 	JE             twelve_rounds_82
 	VBROADCASTI128 16(R8), Y8
@@ -3939,7 +3947,7 @@ rest_0:
 	VPXOR        Y15, Y9, Y9
 	VPCLMULQDQ   $0x11, 224(BX), Y13, Y15
 	VPXOR        Y15, Y11, Y11
-	MOVQ         s+88(FP), AX
+	MOVQ         s+96(FP), AX
 	TESTQ        AX, AX
 	JZ           finish
 	CMPQ         48(AX), $0x00
@@ -3960,7 +3968,7 @@ rest_0:
 	VPSHUFD      $0x4e, X10, X14
 	VPXOR        X14, X11, X11
 	VPXOR        X15, X11, X11
-	MOVQ         s+88(FP), AX
+	MOVQ         s+96(FP), AX
 	VMOVDQU      X11, (AX)
 	VMOVDQU      16(R9), X12
 	VMOVDQU      X12, 16(AX)
@@ -4148,15 +4156,17 @@ continue:
 	VMOVDQU    16(AX), X12
 	VMOVDQU    X12, 16(R9)
 	VMOVDQU    (AX), X13
-	MOVQ       248(R8), BX
+	MOVQ       long+8(FP), BX
 	ADDQ       $0x00000410, BX
 	MOVQ       BX, 120(SP)
-	MOVQ       R10, AX
-	SHLQ       $0x04, AX
 	MOVQ       120(SP), BX
-	MOVL       $0x00000300, CX
-	CMPQ       R10, $0x00000041
-	CMOVQHI    CX, AX
+	MOVQ       1136(BX), CX
+	MOVQ       R10, AX
+	SUBQ       $0x11, AX
+	CMPQ       AX, CX
+	MOVQ       R10, AX
+	CMOVQGT    CX, AX
+	SHLQ       $0x04, AX
 	SUBQ       AX, BX
 	VPSHUFD    $0x4e, X13, X14
 	VPXOR      X13, X14, X14
@@ -4340,7 +4350,7 @@ continue_whole:
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	VPXOR          vaesIndex<>+224(SB), Y8, Y7
-	CMPL           240(R8), $0x0c
+	CMPB           240(R8), $0x0c
 	JB             ten_rounds_122
 	JE             twelve_rounds_121
 	VBROADCASTI128 16(R8), Y8
@@ -4496,15 +4506,15 @@ ten_rounds_122:
 
 short:
 	LEAQ       432(R8), BX
-	MOVQ       248(R8), AX
+	MOVQ       long+8(FP), AX
 	ADDQ       $0x00000410, AX
 	CMPQ       R12, $0x00000090
 	CMOVQHI    AX, BX
 	LEAQ       63(R12), AX
 	ANDQ       $-16, AX
 	SUBQ       AX, BX
-	VMOVQ      adLo+56(FP), X12
-	VPINSRQ    $0x01, adHi+64(FP), X12, X12
+	VMOVQ      adLo+64(FP), X12
+	VPINSRQ    $0x01, adHi+72(FP), X12, X12
 	VPCLMULQDQ $0x00, 16(BX), X12, X9
 	VPCLMULQDQ $0x11, 16(BX), X12, X11
 	VPCLMULQDQ $0x10, 16(BX), X12, X10
@@ -4575,7 +4585,7 @@ loaded_126:
 	XORL AX, AX
 
 short_loaded:
-	MOVBLZX     trailer+32(FP), CX
+	MOVBLZX     trailer+40(FP), CX
 	VMOVD       CX, X13
 	LEAQ        vaesPlace<>+0(SB), R10
 	SUBQ        R13, R10
@@ -4624,7 +4634,7 @@ short_0:
 	VINSERTI128    $0x01, X8, Y8, Y8
 	MOVL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
-	CMPL           240(R8), $0x0c
+	CMPB           240(R8), $0x0c
 	JB             ten_rounds_135
 	JE             twelve_rounds_134
 	VBROADCASTI128 16(R8), Y8
@@ -4667,7 +4677,7 @@ short_1:
 	MOVL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
-	CMPL           240(R8), $0x0c
+	CMPB           240(R8), $0x0c
 	JB             ten_rounds_137
 	JE             twelve_rounds_136
 	VBROADCASTI128 16(R8), Y8
@@ -4746,7 +4756,7 @@ short_2:
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
-	CMPL           240(R8), $0x0c
+	CMPB           240(R8), $0x0c
 	JB             ten_rounds_140
 	JE             twelve_rounds_139
 	VBROADCASTI128 16(R8), Y8
@@ -4851,7 +4861,7 @@ short_3:
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
-	CMPL           240(R8), $0x0c
+	CMPB           240(R8), $0x0c
 	JB             ten_rounds_143
 	JE             twelve_rounds_142
 	VBROADCASTI128 16(R8), Y8
@@ -4982,7 +4992,7 @@ short_4:
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
-	CMPL           240(R8), $0x0c
+	CMPB           240(R8), $0x0c
 	JB             ten_rounds_146
 	JE             twelve_rounds_145
 	VBROADCASTI128 16(R8), Y8
@@ -5139,7 +5149,7 @@ short_5:
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
-	CMPL           240(R8), $0x0c
+	CMPB           240(R8), $0x0c
 	JB             ten_rounds_149
 	JE             twelve_rounds_148
 	VBROADCASTI128 16(R8), Y8
@@ -5322,7 +5332,7 @@ short_6:
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
-	CMPL           240(R8), $0x0c
+	CMPB           240(R8), $0x0c
 	JB             ten_rounds_152
 	JE             twelve_rounds_151
 	VBROADCASTI128 16(R8), Y8
@@ -5531,7 +5541,7 @@ short_7:
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	VPXOR          vaesIndex<>+224(SB), Y8, Y7
-	CMPL           240(R8), $0x0c
+	CMPB           240(R8), $0x0c
 	JB             ten_rounds_155
 	JE             twelve_rounds_154
 	VBROADCASTI128 16(R8), Y8
@@ -5761,8 +5771,8 @@ finish_short:
 	VPXOR        X15, X10, X10
 	VEXTRACTI128 $0x01, Y11, X15
 	VPXOR        X15, X11, X11
-	VMOVQ        textBits+80(FP), X12
-	VPINSRQ      $0x01, adBits+72(FP), X12, X12
+	VMOVQ        textBits+88(FP), X12
+	VPINSRQ      $0x01, adBits+80(FP), X12, X12
 	VPCLMULQDQ   $0x00, 416(R8), X12, X15
 	VPXOR        X15, X9, X9
 	VPCLMULQDQ   $0x10, 416(R8), X12, X15
@@ -5795,8 +5805,8 @@ finish:
 	VPXOR        X15, X10, X10
 	VEXTRACTI128 $0x01, Y11, X15
 	VPXOR        X15, X11, X11
-	VMOVQ        textBits+80(FP), X12
-	VPINSRQ      $0x01, adBits+72(FP), X12, X12
+	VMOVQ        textBits+88(FP), X12
+	VPINSRQ      $0x01, adBits+80(FP), X12, X12
 	VPCLMULQDQ   $0x00, 416(R8), X12, X15
 	VPXOR        X15, X9, X9
 	VPCLMULQDQ   $0x10, 416(R8), X12, X15
@@ -5819,26 +5829,26 @@ finish:
 	VZEROUPPER
 	RET
 
-// func vaesOpen(k *byte, dst *byte, src *byte, size uint64, trailer uint64, nonceLo uint64, nonceHi uint64, adLo uint64, adHi uint64, adBits uint64, textBits uint64, s *byte) (ok uint64, last uint64)
+// func vaesOpen(k *byte, long *byte, dst *byte, src *byte, size uint64, trailer uint64, nonceLo uint64, nonceHi uint64, adLo uint64, adHi uint64, adBits uint64, textBits uint64, s *byte) (ok uint64, last uint64)
 // Requires: AVX, AVX2, CMOV, PCLMULQDQ, VAES, VPCLMULQDQ
-TEXT ·vaesOpen(SB), NOSPLIT, $504-112
+TEXT ·vaesOpen(SB), NOSPLIT, $504-120
 	LEAQ    56(SP), R9
 	ANDQ    $-64, R9
 	MOVQ    k+0(FP), R8
-	MOVQ    dst+8(FP), DI
-	MOVQ    src+16(FP), SI
-	MOVQ    size+24(FP), DX
-	VMOVQ   nonceLo+40(FP), X8
-	VPINSRQ $0x01, nonceHi+48(FP), X8, X8
+	MOVQ    dst+16(FP), DI
+	MOVQ    src+24(FP), SI
+	MOVQ    size+32(FP), DX
+	VMOVQ   nonceLo+48(FP), X8
+	VPINSRQ $0x01, nonceHi+56(FP), X8, X8
 	VPXOR   (R8), X8, X8
 	VMOVDQU X8, (R9)
 	XORL    AX, AX
-	MOVQ    AX, ok+96(FP)
-	MOVQ    AX, last+104(FP)
-	MOVQ    s+88(FP), AX
+	MOVQ    AX, ok+104(FP)
+	MOVQ    AX, last+112(FP)
+	MOVQ    s+96(FP), AX
 	TESTQ   AX, AX
 	JNZ     stream
-	MOVQ    trailer+32(FP), R12
+	MOVQ    trailer+40(FP), R12
 	ADDQ    DX, R12
 	CMPQ    R12, $0x000000e0
 	JBE     short
@@ -5846,18 +5856,20 @@ TEXT ·vaesOpen(SB), NOSPLIT, $504-112
 	SHRQ    $0x04, R10
 
 first_batch:
-	MOVQ           248(R8), BX
+	MOVQ           long+8(FP), BX
 	ADDQ           $0x00000410, BX
 	MOVQ           BX, 120(SP)
-	MOVQ           R10, AX
-	SHLQ           $0x04, AX
 	MOVQ           120(SP), BX
-	MOVL           $0x00000300, CX
-	CMPQ           R10, $0x00000041
-	CMOVQHI        CX, AX
+	MOVQ           1136(BX), CX
+	MOVQ           R10, AX
+	SUBQ           $0x11, AX
+	CMPQ           AX, CX
+	MOVQ           R10, AX
+	CMOVQGT        CX, AX
+	SHLQ           $0x04, AX
 	SUBQ           AX, BX
-	VMOVQ          adLo+56(FP), X12
-	VPINSRQ        $0x01, adHi+64(FP), X12, X12
+	VMOVQ          adLo+64(FP), X12
+	VPINSRQ        $0x01, adHi+72(FP), X12, X12
 	VPSHUFD        $0x4e, X12, X14
 	VPXOR          X12, X14, X14
 	VPCLMULQDQ     $0x00, 16(BX), X12, X9
@@ -5873,7 +5885,7 @@ first_batch:
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	VPXOR          vaesIndex<>+224(SB), Y8, Y7
-	CMPL           240(R8), $0x0c
+	CMPB           240(R8), $0x0c
 	JB             ten_rounds_158
 	JE             twelve_rounds_157
 	VBROADCASTI128 16(R8), Y8
@@ -6114,7 +6126,7 @@ ten_rounds_158:
 	VPXOR          X15, X11, X11
 	TESTQ          R10, R10
 	JNZ            more_slots_160
-	CMPQ           s+88(FP), $0x00
+	CMPQ           s+96(FP), $0x00
 	JE             no_seam_161
 	CMPQ           472(SP), $0x00
 	JE             no_seam_161
@@ -6220,7 +6232,7 @@ taken_172:
 
 moved_out_163:
 no_seam_161:
-	MOVQ    s+88(FP), AX
+	MOVQ    s+96(FP), AX
 	VMOVDQU X11, (AX)
 	VMOVDQU 16(R9), X12
 	VMOVDQU X12, 16(AX)
@@ -6228,12 +6240,14 @@ no_seam_161:
 	RET
 
 more_slots_160:
-	MOVQ       R10, AX
-	SHLQ       $0x04, AX
 	MOVQ       120(SP), BX
-	MOVL       $0x00000300, CX
-	CMPQ       R10, $0x00000041
-	CMOVQHI    CX, AX
+	MOVQ       1136(BX), CX
+	MOVQ       R10, AX
+	SUBQ       $0x11, AX
+	CMPQ       AX, CX
+	MOVQ       R10, AX
+	CMOVQGT    CX, AX
+	SHLQ       $0x04, AX
 	SUBQ       AX, BX
 	VMOVDQU    X11, X12
 	VPSHUFD    $0x4e, X12, X14
@@ -6264,7 +6278,7 @@ batch:
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	VPXOR          vaesIndex<>+224(SB), Y8, Y7
-	CMPL           240(R8), $0x0c
+	CMPB           240(R8), $0x0c
 	JB             ten_rounds_174
 	JE             twelve_rounds_173
 	VBROADCASTI128 16(R8), Y8
@@ -6514,7 +6528,7 @@ ten_rounds_174:
 	VPXOR          X15, X11, X11
 	TESTQ          R10, R10
 	JNZ            more_slots_176
-	CMPQ           s+88(FP), $0x00
+	CMPQ           s+96(FP), $0x00
 	JE             no_seam_177
 	CMPQ           472(SP), $0x00
 	JE             no_seam_177
@@ -6620,7 +6634,7 @@ taken_188:
 
 moved_out_179:
 no_seam_177:
-	MOVQ    s+88(FP), AX
+	MOVQ    s+96(FP), AX
 	VMOVDQU X11, (AX)
 	VMOVDQU 16(R9), X12
 	VMOVDQU X12, 16(AX)
@@ -6628,12 +6642,14 @@ no_seam_177:
 	RET
 
 more_slots_176:
-	MOVQ       R10, AX
-	SHLQ       $0x04, AX
 	MOVQ       120(SP), BX
-	MOVL       $0x00000300, CX
-	CMPQ       R10, $0x00000041
-	CMOVQHI    CX, AX
+	MOVQ       1136(BX), CX
+	MOVQ       R10, AX
+	SUBQ       $0x11, AX
+	CMPQ       AX, CX
+	MOVQ       R10, AX
+	CMOVQGT    CX, AX
+	SHLQ       $0x04, AX
 	SUBQ       AX, BX
 	VMOVDQU    X11, X12
 	VPSHUFD    $0x4e, X12, X14
@@ -6647,7 +6663,7 @@ within_group_175:
 	JAE  batch
 
 run_end:
-	CMPQ  s+88(FP), $0x00
+	CMPQ  s+96(FP), $0x00
 	JE    no_run_189
 	CMPQ  472(SP), $0x00
 	JE    whole_190
@@ -6798,7 +6814,7 @@ seam_191:
 	JMP     next
 
 no_run_189:
-	MOVQ        trailer+32(FP), R12
+	MOVQ        trailer+40(FP), R12
 	ADDQ        DX, R12
 	TESTQ       R12, R12
 	JZ          finish
@@ -6867,7 +6883,7 @@ rest_1:
 	VINSERTI128    $0x01, X8, Y8, Y8
 	ADDL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
-	CMPL           240(R8), $0x0c
+	CMPB           240(R8), $0x0c
 	JB             ten_rounds_214
 	JE             twelve_rounds_213
 	VBROADCASTI128 16(R8), Y8
@@ -6962,10 +6978,10 @@ whole_217:
 	VMOVDQU   X0, -16(DI)(DX*1)
 
 stored_216:
-	CMPQ    trailer+32(FP), $0x00
+	CMPQ    trailer+40(FP), $0x00
 	JE      no_trailer_220
 	MOVBLZX 32(R9)(R13*1), AX
-	MOVQ    AX, last+104(FP)
+	MOVQ    AX, last+112(FP)
 
 no_trailer_220:
 	JMP finish
@@ -6980,7 +6996,7 @@ rest_2:
 	ADDL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
-	CMPL           240(R8), $0x0c
+	CMPB           240(R8), $0x0c
 	JB             ten_rounds_222
 	JE             twelve_rounds_221
 	VBROADCASTI128 16(R8), Y8
@@ -7065,10 +7081,10 @@ alone_223:
 	VMOVDQU   -16(DI)(DX*1), X13
 	VPBLENDVB X12, X13, X1, X1
 	VMOVDQU   X1, -16(DI)(DX*1)
-	CMPQ      trailer+32(FP), $0x00
+	CMPQ      trailer+40(FP), $0x00
 	JE        no_trailer_225
 	MOVBLZX   32(R9)(R13*1), AX
-	MOVQ      AX, last+104(FP)
+	MOVQ      AX, last+112(FP)
 
 no_trailer_225:
 	JMP finish
@@ -7084,7 +7100,7 @@ rest_3:
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
-	CMPL           240(R8), $0x0c
+	CMPB           240(R8), $0x0c
 	JB             ten_rounds_227
 	JE             twelve_rounds_226
 	VBROADCASTI128 16(R8), Y8
@@ -7195,10 +7211,10 @@ alone_228:
 	VMOVDQU   -16(DI)(DX*1), X13
 	VPBLENDVB X12, X13, X2, X2
 	VMOVDQU   X2, -16(DI)(DX*1)
-	CMPQ      trailer+32(FP), $0x00
+	CMPQ      trailer+40(FP), $0x00
 	JE        no_trailer_230
 	MOVBLZX   32(R9)(R13*1), AX
-	MOVQ      AX, last+104(FP)
+	MOVQ      AX, last+112(FP)
 
 no_trailer_230:
 	JMP finish
@@ -7215,7 +7231,7 @@ rest_4:
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
-	CMPL           240(R8), $0x0c
+	CMPB           240(R8), $0x0c
 	JB             ten_rounds_232
 	JE             twelve_rounds_231
 	VBROADCASTI128 16(R8), Y8
@@ -7351,10 +7367,10 @@ alone_233:
 	VMOVDQU   -16(DI)(DX*1), X13
 	VPBLENDVB X12, X13, X3, X3
 	VMOVDQU   X3, -16(DI)(DX*1)
-	CMPQ      trailer+32(FP), $0x00
+	CMPQ      trailer+40(FP), $0x00
 	JE        no_trailer_235
 	MOVBLZX   32(R9)(R13*1), AX
-	MOVQ      AX, last+104(FP)
+	MOVQ      AX, last+112(FP)
 
 no_trailer_235:
 	JMP finish
@@ -7372,7 +7388,7 @@ rest_5:
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
-	CMPL           240(R8), $0x0c
+	CMPB           240(R8), $0x0c
 	JB             ten_rounds_237
 	JE             twelve_rounds_236
 	VBROADCASTI128 16(R8), Y8
@@ -7534,10 +7550,10 @@ alone_238:
 	VMOVDQU   -16(DI)(DX*1), X13
 	VPBLENDVB X12, X13, X4, X4
 	VMOVDQU   X4, -16(DI)(DX*1)
-	CMPQ      trailer+32(FP), $0x00
+	CMPQ      trailer+40(FP), $0x00
 	JE        no_trailer_240
 	MOVBLZX   32(R9)(R13*1), AX
-	MOVQ      AX, last+104(FP)
+	MOVQ      AX, last+112(FP)
 
 no_trailer_240:
 	JMP finish
@@ -7556,7 +7572,7 @@ rest_6:
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
-	CMPL           240(R8), $0x0c
+	CMPB           240(R8), $0x0c
 	JB             ten_rounds_242
 	JE             twelve_rounds_241
 	VBROADCASTI128 16(R8), Y8
@@ -7743,10 +7759,10 @@ alone_243:
 	VMOVDQU   -16(DI)(DX*1), X13
 	VPBLENDVB X12, X13, X5, X5
 	VMOVDQU   X5, -16(DI)(DX*1)
-	CMPQ      trailer+32(FP), $0x00
+	CMPQ      trailer+40(FP), $0x00
 	JE        no_trailer_245
 	MOVBLZX   32(R9)(R13*1), AX
-	MOVQ      AX, last+104(FP)
+	MOVQ      AX, last+112(FP)
 
 no_trailer_245:
 	JMP finish
@@ -7766,7 +7782,7 @@ rest_7:
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
-	CMPL           240(R8), $0x0c
+	CMPB           240(R8), $0x0c
 	JB             ten_rounds_247
 	JE             twelve_rounds_246
 	VBROADCASTI128 16(R8), Y8
@@ -7979,10 +7995,10 @@ alone_248:
 	VMOVDQU   -16(DI)(DX*1), X13
 	VPBLENDVB X12, X13, X6, X6
 	VMOVDQU   X6, -16(DI)(DX*1)
-	CMPQ      trailer+32(FP), $0x00
+	CMPQ      trailer+40(FP), $0x00
 	JE        no_trailer_250
 	MOVBLZX   32(R9)(R13*1), AX
-	MOVQ      AX, last+104(FP)
+	MOVQ      AX, last+112(FP)
 
 no_trailer_250:
 	JMP finish
@@ -8003,7 +8019,7 @@ rest_8:
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	VPXOR          vaesIndex<>+224(SB), Y8, Y7
-	CMPL           240(R8), $0x0c
+	CMPB           240(R8), $0x0c
 	JB             ten_rounds_252
 	JE             twelve_rounds_251
 	VBROADCASTI128 16(R8), Y8
@@ -8241,10 +8257,10 @@ alone_253:
 	VMOVDQU   -16(DI)(DX*1), X13
 	VPBLENDVB X12, X13, X7, X7
 	VMOVDQU   X7, -16(DI)(DX*1)
-	CMPQ      trailer+32(FP), $0x00
+	CMPQ      trailer+40(FP), $0x00
 	JE        no_trailer_255
 	MOVBLZX   32(R9)(R13*1), AX
-	MOVQ      AX, last+104(FP)
+	MOVQ      AX, last+112(FP)
 
 no_trailer_255:
 	JMP finish
@@ -8283,15 +8299,17 @@ continue:
 	VMOVDQU    16(AX), X12
 	VMOVDQU    X12, 16(R9)
 	VMOVDQU    (AX), X13
-	MOVQ       248(R8), BX
+	MOVQ       long+8(FP), BX
 	ADDQ       $0x00000410, BX
 	MOVQ       BX, 120(SP)
-	MOVQ       R10, AX
-	SHLQ       $0x04, AX
 	MOVQ       120(SP), BX
-	MOVL       $0x00000300, CX
-	CMPQ       R10, $0x00000041
-	CMOVQHI    CX, AX
+	MOVQ       1136(BX), CX
+	MOVQ       R10, AX
+	SUBQ       $0x11, AX
+	CMPQ       AX, CX
+	MOVQ       R10, AX
+	CMOVQGT    CX, AX
+	SHLQ       $0x04, AX
 	SUBQ       AX, BX
 	VPSHUFD    $0x4e, X13, X14
 	VPXOR      X13, X14, X14
@@ -8302,15 +8320,15 @@ continue:
 
 short:
 	LEAQ       432(R8), BX
-	MOVQ       248(R8), AX
+	MOVQ       long+8(FP), AX
 	ADDQ       $0x00000410, AX
 	CMPQ       R12, $0x00000090
 	CMOVQHI    AX, BX
 	LEAQ       63(R12), AX
 	ANDQ       $-16, AX
 	SUBQ       AX, BX
-	VMOVQ      adLo+56(FP), X12
-	VPINSRQ    $0x01, adHi+64(FP), X12, X12
+	VMOVQ      adLo+64(FP), X12
+	VPINSRQ    $0x01, adHi+72(FP), X12, X12
 	VPCLMULQDQ $0x00, 16(BX), X12, X9
 	VPCLMULQDQ $0x11, 16(BX), X12, X11
 	VPCLMULQDQ $0x10, 16(BX), X12, X10
@@ -8428,7 +8446,7 @@ short_0:
 	VINSERTI128    $0x01, X8, Y8, Y8
 	MOVL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
-	CMPL           240(R8), $0x0c
+	CMPB           240(R8), $0x0c
 	JB             ten_rounds_268
 	JE             twelve_rounds_267
 	VBROADCASTI128 16(R8), Y8
@@ -8471,7 +8489,7 @@ short_1:
 	MOVL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
-	CMPL           240(R8), $0x0c
+	CMPB           240(R8), $0x0c
 	JB             ten_rounds_270
 	JE             twelve_rounds_269
 	VBROADCASTI128 16(R8), Y8
@@ -8582,10 +8600,10 @@ whole_273:
 	VMOVDQU   X1, -16(DI)(DX*1)
 
 stored_272:
-	CMPQ    trailer+32(FP), $0x00
+	CMPQ    trailer+40(FP), $0x00
 	JE      no_trailer_276
 	MOVBLZX 32(R9)(R13*1), AX
-	MOVQ    AX, last+104(FP)
+	MOVQ    AX, last+112(FP)
 
 no_trailer_276:
 	JMP finish_short
@@ -8596,7 +8614,7 @@ short_2:
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
-	CMPL           240(R8), $0x0c
+	CMPB           240(R8), $0x0c
 	JB             ten_rounds_278
 	JE             twelve_rounds_277
 	VBROADCASTI128 16(R8), Y8
@@ -8698,10 +8716,10 @@ alone_279:
 	VMOVDQU   -16(DI)(DX*1), X13
 	VPBLENDVB X12, X13, X2, X2
 	VMOVDQU   X2, -16(DI)(DX*1)
-	CMPQ      trailer+32(FP), $0x00
+	CMPQ      trailer+40(FP), $0x00
 	JE        no_trailer_281
 	MOVBLZX   32(R9)(R13*1), AX
-	MOVQ      AX, last+104(FP)
+	MOVQ      AX, last+112(FP)
 
 no_trailer_281:
 	JMP finish_short
@@ -8713,7 +8731,7 @@ short_3:
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
-	CMPL           240(R8), $0x0c
+	CMPB           240(R8), $0x0c
 	JB             ten_rounds_283
 	JE             twelve_rounds_282
 	VBROADCASTI128 16(R8), Y8
@@ -8841,10 +8859,10 @@ alone_284:
 	VMOVDQU   -16(DI)(DX*1), X13
 	VPBLENDVB X12, X13, X3, X3
 	VMOVDQU   X3, -16(DI)(DX*1)
-	CMPQ      trailer+32(FP), $0x00
+	CMPQ      trailer+40(FP), $0x00
 	JE        no_trailer_286
 	MOVBLZX   32(R9)(R13*1), AX
-	MOVQ      AX, last+104(FP)
+	MOVQ      AX, last+112(FP)
 
 no_trailer_286:
 	JMP finish_short
@@ -8857,7 +8875,7 @@ short_4:
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
-	CMPL           240(R8), $0x0c
+	CMPB           240(R8), $0x0c
 	JB             ten_rounds_288
 	JE             twelve_rounds_287
 	VBROADCASTI128 16(R8), Y8
@@ -9011,10 +9029,10 @@ alone_289:
 	VMOVDQU   -16(DI)(DX*1), X13
 	VPBLENDVB X12, X13, X4, X4
 	VMOVDQU   X4, -16(DI)(DX*1)
-	CMPQ      trailer+32(FP), $0x00
+	CMPQ      trailer+40(FP), $0x00
 	JE        no_trailer_291
 	MOVBLZX   32(R9)(R13*1), AX
-	MOVQ      AX, last+104(FP)
+	MOVQ      AX, last+112(FP)
 
 no_trailer_291:
 	JMP finish_short
@@ -9028,7 +9046,7 @@ short_5:
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
-	CMPL           240(R8), $0x0c
+	CMPB           240(R8), $0x0c
 	JB             ten_rounds_293
 	JE             twelve_rounds_292
 	VBROADCASTI128 16(R8), Y8
@@ -9208,10 +9226,10 @@ alone_294:
 	VMOVDQU   -16(DI)(DX*1), X13
 	VPBLENDVB X12, X13, X5, X5
 	VMOVDQU   X5, -16(DI)(DX*1)
-	CMPQ      trailer+32(FP), $0x00
+	CMPQ      trailer+40(FP), $0x00
 	JE        no_trailer_296
 	MOVBLZX   32(R9)(R13*1), AX
-	MOVQ      AX, last+104(FP)
+	MOVQ      AX, last+112(FP)
 
 no_trailer_296:
 	JMP finish_short
@@ -9226,7 +9244,7 @@ short_6:
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
-	CMPL           240(R8), $0x0c
+	CMPB           240(R8), $0x0c
 	JB             ten_rounds_298
 	JE             twelve_rounds_297
 	VBROADCASTI128 16(R8), Y8
@@ -9432,10 +9450,10 @@ alone_299:
 	VMOVDQU   -16(DI)(DX*1), X13
 	VPBLENDVB X12, X13, X6, X6
 	VMOVDQU   X6, -16(DI)(DX*1)
-	CMPQ      trailer+32(FP), $0x00
+	CMPQ      trailer+40(FP), $0x00
 	JE        no_trailer_301
 	MOVBLZX   32(R9)(R13*1), AX
-	MOVQ      AX, last+104(FP)
+	MOVQ      AX, last+112(FP)
 
 no_trailer_301:
 	JMP finish_short
@@ -9451,7 +9469,7 @@ short_7:
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	VPXOR          vaesIndex<>+224(SB), Y8, Y7
-	CMPL           240(R8), $0x0c
+	CMPB           240(R8), $0x0c
 	JB             ten_rounds_303
 	JE             twelve_rounds_302
 	VBROADCASTI128 16(R8), Y8
@@ -9683,10 +9701,10 @@ alone_304:
 	VMOVDQU   -16(DI)(DX*1), X13
 	VPBLENDVB X12, X13, X7, X7
 	VMOVDQU   X7, -16(DI)(DX*1)
-	CMPQ      trailer+32(FP), $0x00
+	CMPQ      trailer+40(FP), $0x00
 	JE        no_trailer_306
 	MOVBLZX   32(R9)(R13*1), AX
-	MOVQ      AX, last+104(FP)
+	MOVQ      AX, last+112(FP)
 
 no_trailer_306:
 finish_short:
@@ -9696,8 +9714,8 @@ finish_short:
 	VPXOR        X15, X10, X10
 	VEXTRACTI128 $0x01, Y11, X15
 	VPXOR        X15, X11, X11
-	VMOVQ        textBits+80(FP), X12
-	VPINSRQ      $0x01, adBits+72(FP), X12, X12
+	VMOVQ        textBits+88(FP), X12
+	VPINSRQ      $0x01, adBits+80(FP), X12, X12
 	VPCLMULQDQ   $0x00, 416(R8), X12, X15
 	VPXOR        X15, X9, X9
 	VPCLMULQDQ   $0x10, 416(R8), X12, X15
@@ -9720,12 +9738,12 @@ finish_short:
 	XORL         AX, AX
 	VPTEST       X11, X11
 	SETEQ        AL
-	MOVQ         AX, ok+96(FP)
+	MOVQ         AX, ok+104(FP)
 	VZEROUPPER
 	RET
 
 finish:
-	CMPQ s+88(FP), $0x00
+	CMPQ s+96(FP), $0x00
 	JE   no_seam_307
 	CMPQ 472(SP), $0x00
 	JE   no_seam_307
@@ -9839,8 +9857,8 @@ no_seam_307:
 	VPXOR        X15, X10, X10
 	VEXTRACTI128 $0x01, Y11, X15
 	VPXOR        X15, X11, X11
-	VMOVQ        textBits+80(FP), X12
-	VPINSRQ      $0x01, adBits+72(FP), X12, X12
+	VMOVQ        textBits+88(FP), X12
+	VPINSRQ      $0x01, adBits+80(FP), X12, X12
 	VPCLMULQDQ   $0x00, 416(R8), X12, X15
 	VPXOR        X15, X9, X9
 	VPCLMULQDQ   $0x10, 416(R8), X12, X15
@@ -9863,6 +9881,6 @@ no_seam_307:
 	XORL         AX, AX
 	VPTEST       X11, X11
 	SETEQ        AL
-	MOVQ         AX, ok+96(FP)
+	MOVQ         AX, ok+104(FP)
 	VZEROUPPER
 	RET

@@ -15,7 +15,7 @@ const commonRound = maxRoundKeys - 9
 // to is the same branch in every call with a key.
 func (p plan) rounds(state []vec, steps []step) {
 	twelve, ten := newLabel("twelve_rounds_"), newLabel("ten_rounds_")
-	CMPL(at(p.key, keyRoundCount), operand.U8(12))
+	CMPB(at(p.key, keyRoundCount), operand.U8(12))
 	JB(target(ten))
 	JE(target(twelve))
 	p.round(state, 1, nil)

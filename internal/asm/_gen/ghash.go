@@ -243,15 +243,18 @@ func (p plan) reduceGroup() vec {
 }
 
 // startGroup sets p.power for p.slots slots: the power with the number of
-// slots that this group covers. That is all of them if the table has so many
-// powers, and groupBlocks otherwise.
+// slots that this group covers. That is all of them if a group and a text's end
+// do, and a whole group otherwise. The end is up to a batch of text and the block
+// of lengths. It never stands alone in a group, so only whole batches end one.
 func (p plan) startGroup() {
-	MOVQ(p.slots, p.t0)
-	SHLQ(operand.U8(4), p.t0)
 	MOVQ(p.frame.end, p.power)
-	MOVL(operand.U32(p.groupBlocks()*blockSize), p.count.As32())
-	CMPQ(p.slots, operand.U32(p.maxPowers()))
-	CMOVQHI(p.count, p.t0)
+	MOVQ(at(p.power, longGroup-longEnd), p.count)
+	MOVQ(p.slots, p.t0)
+	SUBQ(operand.U8(p.batchBlocks()+1), p.t0)
+	CMPQ(p.t0, p.count)
+	MOVQ(p.slots, p.t0)
+	CMOVQGT(p.count, p.t0)
+	SHLQ(operand.U8(4), p.t0)
 	SUBQ(p.t0, p.power)
 }
 

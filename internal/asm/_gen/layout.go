@@ -23,29 +23,31 @@ const (
 	// the same place for every key size.
 	keyRounds     = 16
 	maxRoundKeys  = 14
-	keyRoundCount = keyRounds + maxRoundKeys*blockSize // 10, 12 or 14
-	keyLong       = keyRoundCount + 8                  // address of the table for long texts
+	keyRoundCount = keyRounds + maxRoundKeys*blockSize // 10, 12 or 14, one byte
 
 	// keyShort has the powers of H that short texts need, highest first, H¹
 	// last, and zeros behind it. A text of any size loads its powers at an
 	// offset, whole vectors of them. There are as many as fit a key and a
 	// little more into 512 bytes: keys for one record are made often, and the
 	// allocator's time goes with the size.
-	keyShort    = keyLong + 8
-	shortPower  = 11 // highest power
-	shortPad    = 3  // blocks of zeros
+	keyShort    = keyRoundCount + 16 // 15 bytes are package asm's
+	shortPower  = 11                 // highest power
+	shortPad    = 3                  // blocks of zeros
 	keyShortEnd = keyShort + shortPower*blockSize
 	keySize     = keyShortEnd + shortPad*blockSize
 
 	// The table for long texts has more powers, in the same order, and behind
 	// them a table of the same shape: at the place of power i it has the sums
 	// of the two halves of powers i and i-lanes, for Karatsuba's products of
-	// two neighbouring vectors.
+	// two neighbouring vectors, or powers folded. At the end is the number of
+	// slots of a whole group. A table made for one text has smaller groups, and
+	// only the powers that these take.
 	longPower = 65
 	longPad   = 3
 	halvesAt  = (longPower + longPad) * blockSize
 	longEnd   = longPower * blockSize
-	longSize  = 2 * halvesAt
+	longGroup = 2 * halvesAt
+	longSize  = longGroup + 8
 
 	streamHash    = 0
 	streamMask    = 16
@@ -72,10 +74,10 @@ func writeLayout(path string) error {
 		{"layoutStart", keyStart},
 		{"layoutRounds", keyRounds},
 		{"layoutRoundCount", keyRoundCount},
-		{"layoutLong", keyLong},
 		{"layoutShort", keyShort},
 		{"layoutKeySize", keySize},
 		{"layoutHalves", halvesAt},
+		{"layoutGroup", longGroup},
 		{"layoutLongSize", longSize},
 		{"layoutHash", streamHash},
 		{"layoutMask", streamMask},
@@ -92,11 +94,11 @@ func writeLayout(path string) error {
 		fmt.Fprintf(&b, "\t%s = %d\n", c.name, c.value)
 	}
 	for _, d := range []design{aesni, vaes} {
-		fmt.Fprintf(&b, "\n\t%sShortSize = %d\n\t%sFirstBatchSize = %d\n\t%sBatchSize = %d\n",
-			d.name, d.shortSize(), d.name, d.firstBatchSize(), d.name, d.batchSize())
+		fmt.Fprintf(&b, "\n\t%sShortSize = %d\n\t%sFirstBatchSize = %d\n\t%sBatchSize = %d\n\t%sGroup = %d\n",
+			d.name, d.shortSize(), d.name, d.firstBatchSize(), d.name, d.batchSize(), d.name, d.groupBlocks())
 	}
-	fmt.Fprintf(&b, "\n\tavx512ShortSize = %d\n\tavx512FirstBatchSize = %d\n\tavx512BatchSize = %d\n",
-		zmmShortSize, zmmFirstBatchSize, zmmBatchSize)
+	fmt.Fprintf(&b, "\n\tavx512ShortSize = %d\n\tavx512FirstBatchSize = %d\n\tavx512BatchSize = %d\n\tavx512Group = %d\n",
+		zmmShortSize, zmmFirstBatchSize, zmmBatchSize, zmmGroupBlocks)
 	b.WriteString(")\n")
 	source, err := format.Source(b.Bytes())
 	if err != nil {

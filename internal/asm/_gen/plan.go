@@ -15,7 +15,8 @@ type design struct {
 	width int
 
 	// groupBatches is the number of batches between two reductions of the
-	// hash. Fewer cost reductions, more cost powers in the cache.
+	// hash, once a key has its table. Fewer cost reductions, more cost powers in
+	// the cache.
 	groupBatches int
 }
 
@@ -52,12 +53,6 @@ func (d design) firstBatchSize() int { return d.batchSize() - 2*blockSize }
 
 // groupBlocks is the number of slots that a whole group covers.
 func (d design) groupBlocks() int { return d.groupBatches * d.batchBlocks() }
-
-// maxPowers is the number of slots that the last group may cover, and so the
-// highest power of H in the table. A text's end is up to a batch of text and
-// the block of lengths; it must never stand alone in a group, so that only
-// whole batches end one.
-func (d design) maxPowers() int { return d.groupBlocks() + d.batchBlocks() + 1 }
 
 // plan is the register plan of the seal and open kernels.
 //

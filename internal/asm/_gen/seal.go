@@ -23,7 +23,7 @@ func address(c gotypes.Component) operand.Mem {
 }
 
 // textArguments are the arguments that seal and open share.
-const textArguments = "k *byte, dst, src *byte, size, trailer, nonceLo, nonceHi, adLo, adHi, adBits, textBits uint64, s *byte"
+const textArguments = "k, long *byte, dst, src *byte, size, trailer, nonceLo, nonceHi, adLo, adHi, adBits, textBits uint64, s *byte"
 
 // enter loads what every call needs.
 func (p *plan) enter() {
@@ -55,7 +55,7 @@ func (p plan) slot1() operand.Mem { return at(p.power, blockSize) }
 
 // longTable sets to to the address behind H¹ in the table for long texts.
 func (p plan) longTable(to operand.Op) {
-	MOVQ(at(p.key, keyLong), to)
+	MOVQ(arg("long"), to)
 	ADDQ(operand.U32(longEnd), to)
 }
 

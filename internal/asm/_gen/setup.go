@@ -68,7 +68,7 @@ func (p setupPlan) expandKey() {
 	MOVQ(reg.RAX, reg.RBX)
 	SHRQ(operand.U8(2), reg.RBX)
 	ADDQ(operand.U8(6), reg.RBX) // 4, 6 or 8 words of key take 10, 12 or 14 rounds
-	MOVL(reg.EBX, at(p.key, keyRoundCount))
+	MOVB(reg.BL, at(p.key, keyRoundCount))
 	CMPQ(reg.RAX, operand.U8(24))
 	JE(target("aes192"))
 	JA(target("aes256"))
@@ -275,15 +275,22 @@ func (p setupPlan) shortTable() {
 	}
 }
 
-// powersKernel emits the set-up of the table for long texts. Each vector of
-// powers is the one eight powers below times H⁸.
+// powersKernel emits the set-up of a table for long texts: of the given number of
+// powers, and one more at most. Each vector of powers is the one eight powers
+// below times H⁸.
 func (d design) powersKernel() {
-	TEXT(d.name+"Powers", NOSPLIT, "func(k, table *byte)")
+	const step = 8
+	count := reg.RCX
+	TEXT(d.name+"Powers", NOSPLIT, "func(k, table *byte, powers uint64)")
 	p := d.setupPlan()
 	MOVQ(arg("k"), p.key)
 	MOVQ(arg("table"), p.table)
+	MOVQ(arg("powers"), count)
+	SUBQ(operand.U8(step), count)
+	if p.lanes() > 1 {
+		SHRQ(operand.U8(1), count)
+	}
 
-	const step = 8
 	for i := p.lanes(); i <= step; i += p.lanes() {
 		move(p.short(i), p.h[0])
 		move(p.h[0], p.long(i))
@@ -292,8 +299,7 @@ func (d design) powersKernel() {
 
 	move(p.short(step), low(p.factor))
 	p.setFactor(low(p.factor))
-	from, count := reg.RSI, reg.RCX
-	more := d.maxPowers() - step
+	from := reg.RSI
 	to := at(from, -step*blockSize)
 	next := func(x vec) {
 		move(at(from, 0), x)
@@ -302,15 +308,14 @@ func (d design) powersKernel() {
 		p.storeHalves(x, to)
 	}
 	LEAQ(p.long(p.lanes()), from)
-	MOVL(operand.U32(more/p.lanes()), count.As32())
 	align()
 	Label("vector")
 	next(p.h[0])
 	SUBQ(operand.U8(p.width), from)
-	DECL(count.As32())
+	DECQ(count)
 	JNZ(target("vector"))
-	// The number of powers is odd, so half a vector is left.
-	if more%p.lanes() == 1 {
+	// The highest power is an odd one, so half a vector is left.
+	if p.lanes() > 1 {
 		ADDQ(operand.U8(blockSize), from)
 		next(low(p.h[0]))
 	}

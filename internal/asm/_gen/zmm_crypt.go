@@ -66,7 +66,7 @@ func (p zmm) rounds(n int, steps []step) {
 	first := func(key int) { p.round(p.counter[:n], key, nil) }
 	next := func(key int) { p.round(p.state[:n], key, nil) }
 
-	CMPL(at(p.key, keyRoundCount), operand.U8(12))
+	CMPB(at(p.key, keyRoundCount), operand.U8(12))
 	JB(target(ten))
 	JE(target(twelve))
 	first(1)

@@ -111,11 +111,12 @@ func (p zmm) reduceLanes(s folded, t, u vec) {
 }
 
 // startGroup starts the sum of a group, which covers all of the p.slots slots
-// if the table has so many powers, and zmmGroupBlocks otherwise. p.slots keeps
-// those behind it.
+// if a group and a text's end do, and a whole group otherwise. p.slots keeps those
+// behind it.
 func (p zmm) startGroup() {
-	MOVL(operand.U32(zmmGroupBlocks), p.t0.As32())
-	CMPQ(p.slots, operand.U8(zmmMaxSlots))
+	MOVQ(at(p.end, longGroup-longEnd), p.t0)
+	LEAQ(at(p.t0, zmmBatchBlocks+1), p.t1)
+	CMPQ(p.slots, p.t1)
 	CMOVQLS(p.slots, p.t0)
 	SUBQ(p.t0, p.slots)
 	SHLQ(operand.U8(4), p.t0)

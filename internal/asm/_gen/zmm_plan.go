@@ -34,7 +34,6 @@ const (
 	// only whole batches of text end a group: a batch, and the block of lengths.
 	// On Emerald Rapids one batch a group costs 6 % at 16 KiB, and six gain 1 %.
 	zmmGroupBlocks = 3 * zmmBatchBlocks
-	zmmMaxSlots    = zmmGroupBlocks + zmmBatchBlocks + 1
 
 	// zmmShortVectors is the number of vectors, slots 0 and 1 included, of texts
 	// that use the powers in the key, which they have to fold. Every one more

@@ -20,7 +20,7 @@ func (p zmm) enter() {
 
 // loadLong loads the end of the table for long texts.
 func (p zmm) loadLong() {
-	MOVQ(at(p.key, keyLong), p.end)
+	MOVQ(arg("long"), p.end)
 	ADDQ(operand.U32(longEnd), p.end)
 }
 

@@ -63,13 +63,17 @@ func (p zmm) initKernel() {
 	p.leave()
 }
 
-// powersKernel emits the set-up of the table for long texts. Each batch of
-// powers is the one before it times H¹⁶.
+// powersKernel emits the set-up of a table for long texts: of the given number of
+// powers, and up to 15 more. Each batch of powers is the one before it times H¹⁶.
 func (p zmm) powersKernel() {
-	TEXT("avx512Powers", NOSPLIT, "func(k, table *byte)")
+	TEXT("avx512Powers", NOSPLIT, "func(k, table *byte, powers uint64)")
 	table, turns := p.src, p.t0
 	MOVQ(arg("k"), p.key)
 	MOVQ(arg("table"), table)
+	// One power comes behind the last batch.
+	MOVQ(arg("powers"), turns)
+	ADDQ(operand.U8(zmmBatchBlocks-2), turns)
+	SHRQ(operand.U8(4), turns)
 	moveWide(polynomial, p.polynomial)
 
 	x := p.state
@@ -95,13 +99,14 @@ func (p zmm) powersKernel() {
 	}
 	LEAQ(at(table, longEnd), p.power)
 	batch(func(x vec) {})
-	MOVL(operand.U32(longPower/zmmBatchBlocks-1), turns.As32())
-	Label("batch")
+	Label("next")
+	DECQ(turns)
+	JZ(target("last"))
 	batch(func(x vec) { p.times(x, x) })
-	DECL(turns.As32())
-	JNZ(target("batch"))
+	JMP(target("next"))
 
 	// One power is left: 16 above the lowest of the batch before it.
+	Label("last")
 	last := block(p.last)
 	VEXTRACTI32X4(operand.U8(zmmLanes-1), x[0], last)
 	p.times(last, last)
