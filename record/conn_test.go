@@ -342,12 +342,12 @@ func TestConnMessages(t *testing.T) {
 		want = append(want, message(byte(60+i), size))
 		stream = append(stream, want[i]...)
 	}
-	for _, cut := range []int{1, 2, 3, 4, 5, 1000, 16384} {
+	for _, cut := range []int{1, 2, 3, 4, 5, 63, 1000, 16384} {
 		f := newPeer(t)
 		var wire []byte
 		for rest, i := stream, 0; len(rest) > 0; i++ {
 			n := min(cut, len(rest))
-			if cut < 1000 && i > 20 { // no more than 32 records in a row
+			if cut < 63 && i > 20 { // no more than 32 so short ones in a row
 				n = min(16384, len(rest))
 			}
 			wire = append(wire, f.record(22, rest[:n], i%3)...)
@@ -1072,6 +1072,13 @@ func TestConnFloods(t *testing.T) {
 			}
 			return f.record(22, []byte{1}, 0)
 		}, 32},
+		{"fragments of messages", func(f *forger) []byte {
+			// 127 messages of 16,004 bytes fill 127*127 records that are not counted
+			// but where a message ends.
+			const size, cut = 16000 + messageHeaderSize, 126
+			m := message(60, 16000)
+			return f.record(22, append(m, m...)[int(f.seq)*cut%size:][:cut], 0)
+		}, 32 * 16004 / 126},
 		{"user_canceled", func(f *forger) []byte { return f.record(21, []byte{1, 90}, 0) }, 4},
 	} {
 		f := newPeer(t)
@@ -1106,6 +1113,41 @@ func TestConnFloods(t *testing.T) {
 	}
 	if got := describe(newFollower(t).take(t, s.out.Bytes())); got != "KeyUpdate:0 data:1" {
 		t.Errorf("sent %q", got)
+	}
+}
+
+// TestConnSmallRecords sends messages to a side with the smallest record size
+// limit, as often as it takes messages in a row.
+func TestConnSmallRecords(t *testing.T) {
+	a, b := tcpPair(t)
+	server := newConn(t, a, ConnConfig{Role: RoleServer, Sealer: appSealer(t, aead.AES128GCM(), "server", SealerConfig{RecordSizeLimit: MinRecordSizeLimit})})
+	opener := appOpener(t, aead.AES128GCM(), "server")
+	opener.SetRecordSizeLimit(MinRecordSizeLimit)
+	tickets := 0
+	client := newConn(t, b, ConnConfig{Opener: opener, HandleMessage: func(_ *Conn, m []byte) error {
+		tickets++
+		if !bytes.Equal(m, message(typeNewSessionTicket, 3000)) {
+			t.Errorf("ticket %d differs", tickets)
+		}
+		return nil
+	}})
+	sent := make(chan error, 1)
+	go func() {
+		for range 32 {
+			if err := server.WriteHandshake(message(typeNewSessionTicket, 3000)); err != nil {
+				sent <- err
+				return
+			}
+		}
+		_, err := server.Write([]byte("data"))
+		sent <- err
+	}()
+	p := make([]byte, 10)
+	if n, err := client.Read(p); string(p[:n]) != "data" || err != nil || tickets != 32 {
+		t.Errorf("%q, %v, %d tickets", p[:n], err, tickets)
+	}
+	if err := <-sent; err != nil {
+		t.Error(err)
 	}
 }
 

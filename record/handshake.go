@@ -17,8 +17,9 @@ type messageTracker struct {
 // partial reports whether a message has begun and not ended.
 func (t *messageTracker) partial() bool { return t.have > 0 }
 
-// feed takes the handshake content that follows what it has seen.
-func (t *messageTracker) feed(p []byte) {
+// feed takes the handshake content that follows what it has seen. It reports
+// whether a message ends in it.
+func (t *messageTracker) feed(p []byte) (ends bool) {
 	for len(p) > 0 {
 		switch {
 		case t.have == 0:
@@ -44,8 +45,10 @@ func (t *messageTracker) feed(p []byte) {
 			t.have = 0
 			t.last = t.current
 			t.ended, t.any = true, true
+			ends = true
 		}
 	}
+	return ends
 }
 
 // keysChanged forgets the messages under the keys that were left.

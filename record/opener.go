@@ -56,6 +56,14 @@ type Record struct {
 // records; and of user_canceled alerts at most 4. Only application data that is
 // not empty starts the count again. One more is [ErrTooManyIdleRecords].
 //
+// A handshake record is not counted if no message ends in it, it holds at least
+// 63 bytes of content, which is what the smallest record size limit has room for,
+// and no more padding than content: so a message counts once, into however many
+// such records its sender had to cut it. Without application data a peer can thus
+// send the content of 32 records and the fragments of 33 messages, whose size is
+// bounded by whoever joins them: with the 65536 bytes of a [Reader] that is
+// 2.6 MiB in all.
+//
 // Key-usage limits are not enforced: "Receiving implementations SHOULD NOT
 // enforce these limits, as future analyses may result in updated values." (RFC
 // 9846, Section 5.5)
@@ -83,7 +91,7 @@ type Opener struct {
 	allowCCS   bool
 	skipping   bool
 	skip       int // what may still be skipped
-	idle       int // records in a row without application data
+	idle       int // counted records in a row without application data
 	canceled   int // user_canceled alerts among them
 	messages   messageTracker
 }
@@ -356,7 +364,7 @@ func (o *Opener) OpenTo(dst, in []byte) (rec Record, need int, err error) {
 		return
 	}
 	o.skipping = o.skipping && rec.Type != ContentTypeHandshake
-	if err := o.accept(rec.Type, body); err != nil {
+	if err := o.accept(rec.Type, body, 0); err != nil {
 		return Record{}, 0, o.fail(err)
 	}
 	rec.Content = body[:len(body):len(body)]
@@ -600,7 +608,7 @@ func (o *Opener) innerContent(prefix, inner []byte, rec *Record) (int, error) {
 	}
 	// The two parts are joined in inner, whose first bytes are free.
 	copy(inner, prefix[:min(n, len(prefix))])
-	return n, o.accept(rec.Type, inner[:n])
+	return n, o.accept(rec.Type, inner[:n], len(inner)-1-n)
 }
 
 // acceptData counts application data with size bytes of content.
@@ -622,12 +630,13 @@ func (o *Opener) acceptData(size int) error {
 	return nil
 }
 
-// accept follows the content of a handshake or alert record.
-func (o *Opener) accept(typ ContentType, content []byte) error {
+// accept follows the content of a handshake or alert record with padding bytes of
+// padding.
+func (o *Opener) accept(typ ContentType, content []byte, padding int) error {
 	if typ == ContentTypeAlert {
 		return o.acceptAlert(Alert(content[1]))
 	}
-	o.messages.feed(content)
+	ends := o.messages.feed(content)
 	// "Implementations that receive a KeyUpdate message prior to receiving a
 	// Finished message MUST terminate the connection with an
 	// "unexpected_message" alert." (RFC 9846, Section 4.7.3)
@@ -642,7 +651,7 @@ func (o *Opener) accept(typ ContentType, content []byte) error {
 	}
 	// Nothing has begun behind it, so it ended the record.
 	o.update = o.messages.ended && o.messages.last == typeKeyUpdate
-	if o.epoch == EpochApplication {
+	if o.epoch == EpochApplication && (ends || len(content) < max(fullFragment, padding)) {
 		return o.count()
 	}
 	return nil
@@ -738,4 +747,9 @@ const (
 
 	// maxUserCanceled is BoringSSL's bound on alerts of level warning.
 	maxUserCanceled = 4
+
+	// fullFragment is the content from which on a part of a message is not held
+	// against its sender, who may be under a limit that this side knows nothing of:
+	// of the user's, of its own, or of the transport.
+	fullFragment = MinRecordSizeLimit - 1
 )

@@ -709,6 +709,54 @@ func TestIdleRecords(t *testing.T) {
 	}
 }
 
+// TestFragmentsAreNotIdle counts a message once if its sender had to fragment it,
+// and every fragment that is shorter than any limit makes it, or mostly padding.
+func TestFragmentsAreNotIdle(t *testing.T) {
+	const fragment = MinRecordSizeLimit - 1
+	suite := aead.AES128GCM()
+	ticket := message(typeNewSessionTicket, defaultMaxMessageSize)
+	for _, test := range []struct {
+		name          string
+		size, padding int
+		counted       bool // each fragment, and not each message
+	}{
+		{"limit 64", fragment, 0, false},
+		{"limit 64, the content type not counted", fragment + 1, 0, false},
+		{"limit 512", 511, 0, false},
+		{"no limit", MaxContentSize, 0, false},
+		{"as much padding as content", 512, 512, false},
+		{"short", fragment - 1, 0, true},
+		{"more padding than content", 512, 513, true},
+	} {
+		f, o := newForger(t, suite), newTestOpener(t, suite, EpochApplication, OpenerConfig{})
+		messages, fragments := 0, 0
+		var err error
+		for ; err == nil && messages < 100; messages++ {
+			for rest := ticket; len(rest) > 0 && err == nil; fragments++ {
+				n := min(test.size, len(rest))
+				_, err = openAll(o, f.record(ContentTypeHandshake, rest[:n], test.padding))
+				rest = rest[n:]
+			}
+		}
+		wantErr(t, test.name, err, ErrTooManyIdleRecords, AlertUnexpectedMessage)
+		if n := map[bool]int{false: messages, true: fragments}[test.counted]; n != 33 {
+			t.Errorf("%s: %d messages, %d fragments", test.name, messages, fragments)
+		}
+	}
+	// Where one message ends, that another begins is no excuse.
+	f, o := newForger(t, suite), newTestOpener(t, suite, EpochApplication, OpenerConfig{})
+	rest := bytes.Repeat(message(typeNewSessionTicket, 96), 50)
+	n := 0
+	var err error
+	for size := 70; err == nil && len(rest) > size; n++ { // message 1 ends in record 2
+		_, err = openAll(o, f.record(ContentTypeHandshake, rest[:size], 0))
+		rest, size = rest[size:], 100
+	}
+	if n != 34 || err != ErrTooManyIdleRecords {
+		t.Errorf("record %d: %v", n, err)
+	}
+}
+
 // "An implementation may receive an unencrypted record of type change_cipher_spec
 // consisting of the single byte value 0x01 at any time after the first ClientHello
 // message has been sent or received and before the peer's Finished message has been
