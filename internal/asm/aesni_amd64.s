@@ -1025,53 +1025,79 @@ taken_6:
 	JMP   second_batch
 
 seam_4:
-	MOVQ DX, R13
-	CMPQ SI, DI
-	JE   moved_9
-	SUBQ $0x10, R13
-	JB   less_10
-	XORL CX, CX
-
-move_11:
-	VMOVDQU (SI)(CX*1), X0
-	VMOVDQU X0, (DI)(CX*1)
-	ADDQ    $0x10, CX
-	CMPQ    CX, R13
-	JB      move_11
-	VMOVDQU (SI)(R13*1), X0
-	VMOVDQU X0, (DI)(R13*1)
-	ADDQ    $0x10, R13
+	MOVQ    DX, R13
+	CMPQ    SI, DI
+	JE      moved_9
+	CMPQ    R13, $0x00000040
+	JB      less_10
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (DI)
+	VMOVDQU 16(SI), X0
+	VMOVDQU X0, 16(DI)
+	VMOVDQU 32(SI), X0
+	VMOVDQU X0, 32(DI)
+	VMOVDQU 48(SI), X0
+	VMOVDQU X0, 48(DI)
+	VMOVDQU -64(SI)(R13*1), X0
+	VMOVDQU X0, -64(DI)(R13*1)
+	VMOVDQU -48(SI)(R13*1), X0
+	VMOVDQU X0, -48(DI)(R13*1)
+	VMOVDQU -32(SI)(R13*1), X0
+	VMOVDQU X0, -32(DI)(R13*1)
+	VMOVDQU -16(SI)(R13*1), X0
+	VMOVDQU X0, -16(DI)(R13*1)
 	JMP     moved_9
 
 less_10:
-	ADDQ $0x10, R13
-	CMPQ R13, $0x08
-	JB   less_12
+	CMPQ    R13, $0x00000020
+	JB      less_11
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (DI)
+	VMOVDQU 16(SI), X0
+	VMOVDQU X0, 16(DI)
+	VMOVDQU -32(SI)(R13*1), X0
+	VMOVDQU X0, -32(DI)(R13*1)
+	VMOVDQU -16(SI)(R13*1), X0
+	VMOVDQU X0, -16(DI)(R13*1)
+	JMP     moved_9
+
+less_11:
+	CMPQ    R13, $0x00000010
+	JB      less_12
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (DI)
+	VMOVDQU -16(SI)(R13*1), X0
+	VMOVDQU X0, -16(DI)(R13*1)
+	JMP     moved_9
+
+less_12:
+	CMPQ R13, $0x00000008
+	JB   less_13
 	MOVQ (SI), CX
 	MOVQ CX, (DI)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
 	JMP  moved_9
 
-less_12:
-	CMPQ R13, $0x04
-	JB   less_13
+less_13:
+	CMPQ R13, $0x00000004
+	JB   less_14
 	MOVL (SI), CX
 	MOVL CX, (DI)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
 	JMP  moved_9
 
-less_13:
-	CMPQ R13, $0x02
-	JB   less_14
+less_14:
+	CMPQ R13, $0x00000002
+	JB   less_15
 	MOVW (SI), CX
 	MOVW CX, (DI)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
 	JMP  moved_9
 
-less_14:
+less_15:
 	TESTQ R13, R13
 	JZ    moved_9
 	MOVB  (SI), CL
@@ -1081,9 +1107,9 @@ moved_9:
 fill_7:
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_16
+	JNZ   taken_17
 
-empty_15:
+empty_16:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
 	JZ      filled_8
@@ -1096,9 +1122,9 @@ empty_15:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_15
+	JZ      empty_16
 
-taken_16:
+taken_17:
 	MOVL    $0x00000080, CX
 	SUBQ    DX, CX
 	CMPQ    R13, CX
@@ -1109,57 +1135,83 @@ taken_16:
 	LEAQ    (DI)(DX*1), AX
 	ADDQ    R13, DX
 	CMPQ    SI, AX
-	JE      moved_17
-	SUBQ    $0x10, R13
-	JB      less_18
-	XORL    CX, CX
+	JE      moved_18
+	CMPQ    R13, $0x00000040
+	JB      less_19
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (AX)
+	VMOVDQU 16(SI), X0
+	VMOVDQU X0, 16(AX)
+	VMOVDQU 32(SI), X0
+	VMOVDQU X0, 32(AX)
+	VMOVDQU 48(SI), X0
+	VMOVDQU X0, 48(AX)
+	VMOVDQU -64(SI)(R13*1), X0
+	VMOVDQU X0, -64(AX)(R13*1)
+	VMOVDQU -48(SI)(R13*1), X0
+	VMOVDQU X0, -48(AX)(R13*1)
+	VMOVDQU -32(SI)(R13*1), X0
+	VMOVDQU X0, -32(AX)(R13*1)
+	VMOVDQU -16(SI)(R13*1), X0
+	VMOVDQU X0, -16(AX)(R13*1)
+	JMP     moved_18
 
-move_19:
-	VMOVDQU (SI)(CX*1), X0
-	VMOVDQU X0, (AX)(CX*1)
-	ADDQ    $0x10, CX
-	CMPQ    CX, R13
-	JB      move_19
-	VMOVDQU (SI)(R13*1), X0
-	VMOVDQU X0, (AX)(R13*1)
-	ADDQ    $0x10, R13
-	JMP     moved_17
+less_19:
+	CMPQ    R13, $0x00000020
+	JB      less_20
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (AX)
+	VMOVDQU 16(SI), X0
+	VMOVDQU X0, 16(AX)
+	VMOVDQU -32(SI)(R13*1), X0
+	VMOVDQU X0, -32(AX)(R13*1)
+	VMOVDQU -16(SI)(R13*1), X0
+	VMOVDQU X0, -16(AX)(R13*1)
+	JMP     moved_18
 
-less_18:
-	ADDQ $0x10, R13
-	CMPQ R13, $0x08
-	JB   less_20
+less_20:
+	CMPQ    R13, $0x00000010
+	JB      less_21
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (AX)
+	VMOVDQU -16(SI)(R13*1), X0
+	VMOVDQU X0, -16(AX)(R13*1)
+	JMP     moved_18
+
+less_21:
+	CMPQ R13, $0x00000008
+	JB   less_22
 	MOVQ (SI), CX
 	MOVQ CX, (AX)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(AX)(R13*1)
-	JMP  moved_17
+	JMP  moved_18
 
-less_20:
-	CMPQ R13, $0x04
-	JB   less_21
+less_22:
+	CMPQ R13, $0x00000004
+	JB   less_23
 	MOVL (SI), CX
 	MOVL CX, (AX)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(AX)(R13*1)
-	JMP  moved_17
+	JMP  moved_18
 
-less_21:
-	CMPQ R13, $0x02
-	JB   less_22
+less_23:
+	CMPQ R13, $0x00000002
+	JB   less_24
 	MOVW (SI), CX
 	MOVW CX, (AX)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(AX)(R13*1)
-	JMP  moved_17
+	JMP  moved_18
 
-less_22:
+less_24:
 	TESTQ R13, R13
-	JZ    moved_17
+	JZ    moved_18
 	MOVB  (SI), CL
 	MOVB  CL, (AX)
 
-moved_17:
+moved_18:
 	CMPQ DX, $0x00000080
 	JB   fill_7
 
@@ -1186,8 +1238,8 @@ second_batch_whole:
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	VPXOR   aesniIndex<>+112(SB), X8, X7
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_24
-	JE      twelve_rounds_23
+	JB      ten_rounds_26
+	JE      twelve_rounds_25
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -1207,7 +1259,7 @@ second_batch_whole:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-twelve_rounds_23:
+twelve_rounds_25:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -1227,7 +1279,7 @@ twelve_rounds_23:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-ten_rounds_24:
+ten_rounds_26:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VAESENC     X8, X1, X1
@@ -1397,7 +1449,7 @@ ten_rounds_24:
 	ADDQ        $0x00000080, BX
 	SUBQ        $0x00000008, R10
 	CMPQ        BX, 120(SP)
-	JNE         within_group_25
+	JNE         within_group_27
 	VPXOR       X11, X9, X15
 	VPXOR       X15, X10, X10
 	VPCLMULQDQ  $0x10, aesniPolynomial<>+0(SB), X9, X15
@@ -1424,7 +1476,7 @@ ten_rounds_24:
 	VPCLMULQDQ  $0x11, (BX), X12, X11
 	VPCLMULQDQ  $0x00, 1088(BX), X14, X10
 
-within_group_25:
+within_group_27:
 next:
 	CMPQ    DX, $0x00000080
 	JB      run_end
@@ -1446,8 +1498,8 @@ batch:
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	VPXOR   aesniIndex<>+112(SB), X8, X7
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_27
-	JE      twelve_rounds_26
+	JB      ten_rounds_29
+	JE      twelve_rounds_28
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -1467,7 +1519,7 @@ batch:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-twelve_rounds_26:
+twelve_rounds_28:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -1487,7 +1539,7 @@ twelve_rounds_26:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-ten_rounds_27:
+ten_rounds_29:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     -128(DI), X12
@@ -1676,7 +1728,7 @@ ten_rounds_27:
 	ADDQ        $0x00000080, BX
 	SUBQ        $0x00000008, R10
 	CMPQ        BX, 120(SP)
-	JNE         within_group_28
+	JNE         within_group_30
 	VPXOR       X11, X9, X15
 	VPXOR       X15, X10, X10
 	VPCLMULQDQ  $0x10, aesniPolynomial<>+0(SB), X9, X15
@@ -1703,21 +1755,21 @@ ten_rounds_27:
 	VPCLMULQDQ  $0x11, (BX), X12, X11
 	VPCLMULQDQ  $0x00, 1088(BX), X14, X10
 
-within_group_28:
+within_group_30:
 	CMPQ DX, $0x00000080
 	JAE  batch
 
 run_end:
 	CMPQ  s+96(FP), $0x00
-	JE    no_run_29
+	JE    no_run_31
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_32
+	JNZ   taken_34
 
-empty_31:
+empty_33:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      no_run_29
+	JZ      no_run_31
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -1727,81 +1779,107 @@ empty_31:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_31
+	JZ      empty_33
 
-taken_32:
+taken_34:
 	TESTQ DX, DX
-	JNZ   seam_30
+	JNZ   seam_32
 	CMPQ  R13, $0x10
-	JB    seam_30
+	JB    seam_32
 	MOVQ  144(SP), SI
 	MOVQ  R13, DX
 	MOVQ  $0x00000000, 152(SP)
 	JMP   next
 
-seam_30:
-	MOVQ DX, R13
-	CMPQ SI, DI
-	JE   moved_35
-	SUBQ $0x10, R13
-	JB   less_36
-	XORL CX, CX
+seam_32:
+	MOVQ    DX, R13
+	CMPQ    SI, DI
+	JE      moved_37
+	CMPQ    R13, $0x00000040
+	JB      less_38
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (DI)
+	VMOVDQU 16(SI), X0
+	VMOVDQU X0, 16(DI)
+	VMOVDQU 32(SI), X0
+	VMOVDQU X0, 32(DI)
+	VMOVDQU 48(SI), X0
+	VMOVDQU X0, 48(DI)
+	VMOVDQU -64(SI)(R13*1), X0
+	VMOVDQU X0, -64(DI)(R13*1)
+	VMOVDQU -48(SI)(R13*1), X0
+	VMOVDQU X0, -48(DI)(R13*1)
+	VMOVDQU -32(SI)(R13*1), X0
+	VMOVDQU X0, -32(DI)(R13*1)
+	VMOVDQU -16(SI)(R13*1), X0
+	VMOVDQU X0, -16(DI)(R13*1)
+	JMP     moved_37
 
-move_37:
-	VMOVDQU (SI)(CX*1), X0
-	VMOVDQU X0, (DI)(CX*1)
-	ADDQ    $0x10, CX
-	CMPQ    CX, R13
-	JB      move_37
-	VMOVDQU (SI)(R13*1), X0
-	VMOVDQU X0, (DI)(R13*1)
-	ADDQ    $0x10, R13
-	JMP     moved_35
+less_38:
+	CMPQ    R13, $0x00000020
+	JB      less_39
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (DI)
+	VMOVDQU 16(SI), X0
+	VMOVDQU X0, 16(DI)
+	VMOVDQU -32(SI)(R13*1), X0
+	VMOVDQU X0, -32(DI)(R13*1)
+	VMOVDQU -16(SI)(R13*1), X0
+	VMOVDQU X0, -16(DI)(R13*1)
+	JMP     moved_37
 
-less_36:
-	ADDQ $0x10, R13
-	CMPQ R13, $0x08
-	JB   less_38
+less_39:
+	CMPQ    R13, $0x00000010
+	JB      less_40
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (DI)
+	VMOVDQU -16(SI)(R13*1), X0
+	VMOVDQU X0, -16(DI)(R13*1)
+	JMP     moved_37
+
+less_40:
+	CMPQ R13, $0x00000008
+	JB   less_41
 	MOVQ (SI), CX
 	MOVQ CX, (DI)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_35
+	JMP  moved_37
 
-less_38:
-	CMPQ R13, $0x04
-	JB   less_39
+less_41:
+	CMPQ R13, $0x00000004
+	JB   less_42
 	MOVL (SI), CX
 	MOVL CX, (DI)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_35
+	JMP  moved_37
 
-less_39:
-	CMPQ R13, $0x02
-	JB   less_40
+less_42:
+	CMPQ R13, $0x00000002
+	JB   less_43
 	MOVW (SI), CX
 	MOVW CX, (DI)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_35
+	JMP  moved_37
 
-less_40:
+less_43:
 	TESTQ R13, R13
-	JZ    moved_35
+	JZ    moved_37
 	MOVB  (SI), CL
 	MOVB  CL, (DI)
 
-moved_35:
-fill_33:
+moved_37:
+fill_35:
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_42
+	JNZ   taken_45
 
-empty_41:
+empty_44:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      filled_34
+	JZ      filled_36
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -1811,9 +1889,9 @@ empty_41:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_41
+	JZ      empty_44
 
-taken_42:
+taken_45:
 	MOVL    $0x00000080, CX
 	SUBQ    DX, CX
 	CMPQ    R13, CX
@@ -1824,65 +1902,91 @@ taken_42:
 	LEAQ    (DI)(DX*1), AX
 	ADDQ    R13, DX
 	CMPQ    SI, AX
-	JE      moved_43
-	SUBQ    $0x10, R13
-	JB      less_44
-	XORL    CX, CX
+	JE      moved_46
+	CMPQ    R13, $0x00000040
+	JB      less_47
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (AX)
+	VMOVDQU 16(SI), X0
+	VMOVDQU X0, 16(AX)
+	VMOVDQU 32(SI), X0
+	VMOVDQU X0, 32(AX)
+	VMOVDQU 48(SI), X0
+	VMOVDQU X0, 48(AX)
+	VMOVDQU -64(SI)(R13*1), X0
+	VMOVDQU X0, -64(AX)(R13*1)
+	VMOVDQU -48(SI)(R13*1), X0
+	VMOVDQU X0, -48(AX)(R13*1)
+	VMOVDQU -32(SI)(R13*1), X0
+	VMOVDQU X0, -32(AX)(R13*1)
+	VMOVDQU -16(SI)(R13*1), X0
+	VMOVDQU X0, -16(AX)(R13*1)
+	JMP     moved_46
 
-move_45:
-	VMOVDQU (SI)(CX*1), X0
-	VMOVDQU X0, (AX)(CX*1)
-	ADDQ    $0x10, CX
-	CMPQ    CX, R13
-	JB      move_45
-	VMOVDQU (SI)(R13*1), X0
-	VMOVDQU X0, (AX)(R13*1)
-	ADDQ    $0x10, R13
-	JMP     moved_43
+less_47:
+	CMPQ    R13, $0x00000020
+	JB      less_48
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (AX)
+	VMOVDQU 16(SI), X0
+	VMOVDQU X0, 16(AX)
+	VMOVDQU -32(SI)(R13*1), X0
+	VMOVDQU X0, -32(AX)(R13*1)
+	VMOVDQU -16(SI)(R13*1), X0
+	VMOVDQU X0, -16(AX)(R13*1)
+	JMP     moved_46
 
-less_44:
-	ADDQ $0x10, R13
-	CMPQ R13, $0x08
-	JB   less_46
+less_48:
+	CMPQ    R13, $0x00000010
+	JB      less_49
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (AX)
+	VMOVDQU -16(SI)(R13*1), X0
+	VMOVDQU X0, -16(AX)(R13*1)
+	JMP     moved_46
+
+less_49:
+	CMPQ R13, $0x00000008
+	JB   less_50
 	MOVQ (SI), CX
 	MOVQ CX, (AX)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(AX)(R13*1)
-	JMP  moved_43
+	JMP  moved_46
 
-less_46:
-	CMPQ R13, $0x04
-	JB   less_47
+less_50:
+	CMPQ R13, $0x00000004
+	JB   less_51
 	MOVL (SI), CX
 	MOVL CX, (AX)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(AX)(R13*1)
-	JMP  moved_43
+	JMP  moved_46
 
-less_47:
-	CMPQ R13, $0x02
-	JB   less_48
+less_51:
+	CMPQ R13, $0x00000002
+	JB   less_52
 	MOVW (SI), CX
 	MOVW CX, (AX)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(AX)(R13*1)
-	JMP  moved_43
+	JMP  moved_46
 
-less_48:
+less_52:
 	TESTQ R13, R13
-	JZ    moved_43
+	JZ    moved_46
 	MOVB  (SI), CL
 	MOVB  CL, (AX)
 
-moved_43:
+moved_46:
 	CMPQ DX, $0x00000080
-	JB   fill_33
+	JB   fill_35
 
-filled_34:
+filled_36:
 	MOVQ DI, SI
 	JMP  next
 
-no_run_29:
+no_run_31:
 	VMOVDQU     -128(DI), X12
 	VPSHUFB     aesniReversal<>+0(SB), X12, X12
 	VMOVDQU     -112(DI), X13
@@ -1925,40 +2029,40 @@ rest:
 	VPXOR   X13, X12, X12
 	VMOVDQU X12, 32(R9)
 	CMPQ    R12, $0x00000040
-	JHI     upper_half_49
+	JHI     upper_half_53
 	CMPQ    R12, $0x00000020
-	JHI     upper_half_50
+	JHI     upper_half_54
 	CMPQ    R12, $0x00000010
-	JHI     upper_half_51
+	JHI     upper_half_55
 	JMP     rest_1
 
-upper_half_51:
+upper_half_55:
 	JMP rest_2
 
-upper_half_50:
+upper_half_54:
 	CMPQ R12, $0x00000030
-	JHI  upper_half_52
+	JHI  upper_half_56
 	JMP  rest_3
 
-upper_half_52:
+upper_half_56:
 	JMP rest_4
 
-upper_half_49:
+upper_half_53:
 	CMPQ R12, $0x00000060
-	JHI  upper_half_53
+	JHI  upper_half_57
 	CMPQ R12, $0x00000050
-	JHI  upper_half_54
+	JHI  upper_half_58
 	JMP  rest_5
 
-upper_half_54:
+upper_half_58:
 	JMP rest_6
 
-upper_half_53:
+upper_half_57:
 	CMPQ R12, $0x00000070
-	JHI  upper_half_55
+	JHI  upper_half_59
 	JMP  rest_7
 
-upper_half_55:
+upper_half_59:
 	JMP rest_8
 
 rest_1:
@@ -1970,20 +2074,20 @@ rest_1:
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_57
-	JE      twelve_rounds_56
+	JB      ten_rounds_61
+	JE      twelve_rounds_60
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VMOVDQU 32(R8), X8
 	VAESENC X8, X0, X0
 
-twelve_rounds_56:
+twelve_rounds_60:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VMOVDQU 64(R8), X8
 	VAESENC X8, X0, X0
 
-ten_rounds_57:
+ten_rounds_61:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     -96(DI), X12
@@ -2088,8 +2192,8 @@ rest_2:
 	VPXOR   aesniIndex<>+0(SB), X8, X0
 	VPXOR   aesniIndex<>+16(SB), X8, X1
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_59
-	JE      twelve_rounds_58
+	JB      ten_rounds_63
+	JE      twelve_rounds_62
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -2097,7 +2201,7 @@ rest_2:
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
 
-twelve_rounds_58:
+twelve_rounds_62:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -2105,7 +2209,7 @@ twelve_rounds_58:
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
 
-ten_rounds_59:
+ten_rounds_63:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     -96(DI), X12
@@ -2231,8 +2335,8 @@ rest_3:
 	VPXOR   aesniIndex<>+16(SB), X8, X1
 	VPXOR   aesniIndex<>+32(SB), X8, X2
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_61
-	JE      twelve_rounds_60
+	JB      ten_rounds_65
+	JE      twelve_rounds_64
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -2242,7 +2346,7 @@ rest_3:
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
 
-twelve_rounds_60:
+twelve_rounds_64:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -2252,7 +2356,7 @@ twelve_rounds_60:
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
 
-ten_rounds_61:
+ten_rounds_65:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     -96(DI), X12
@@ -2400,8 +2504,8 @@ rest_4:
 	VPXOR   aesniIndex<>+32(SB), X8, X2
 	VPXOR   aesniIndex<>+48(SB), X8, X3
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_63
-	JE      twelve_rounds_62
+	JB      ten_rounds_67
+	JE      twelve_rounds_66
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -2413,7 +2517,7 @@ rest_4:
 	VAESENC X8, X2, X2
 	VAESENC X8, X3, X3
 
-twelve_rounds_62:
+twelve_rounds_66:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -2425,7 +2529,7 @@ twelve_rounds_62:
 	VAESENC X8, X2, X2
 	VAESENC X8, X3, X3
 
-ten_rounds_63:
+ten_rounds_67:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     -96(DI), X12
@@ -2594,8 +2698,8 @@ rest_5:
 	VPXOR   aesniIndex<>+48(SB), X8, X3
 	VPXOR   aesniIndex<>+64(SB), X8, X4
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_65
-	JE      twelve_rounds_64
+	JB      ten_rounds_69
+	JE      twelve_rounds_68
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -2609,7 +2713,7 @@ rest_5:
 	VAESENC X8, X3, X3
 	VAESENC X8, X4, X4
 
-twelve_rounds_64:
+twelve_rounds_68:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -2623,7 +2727,7 @@ twelve_rounds_64:
 	VAESENC X8, X3, X3
 	VAESENC X8, X4, X4
 
-ten_rounds_65:
+ten_rounds_69:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     -96(DI), X12
@@ -2814,8 +2918,8 @@ rest_6:
 	VPXOR   aesniIndex<>+64(SB), X8, X4
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_67
-	JE      twelve_rounds_66
+	JB      ten_rounds_71
+	JE      twelve_rounds_70
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -2831,7 +2935,7 @@ rest_6:
 	VAESENC X8, X4, X4
 	VAESENC X8, X5, X5
 
-twelve_rounds_66:
+twelve_rounds_70:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -2847,7 +2951,7 @@ twelve_rounds_66:
 	VAESENC X8, X4, X4
 	VAESENC X8, X5, X5
 
-ten_rounds_67:
+ten_rounds_71:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     -96(DI), X12
@@ -3059,8 +3163,8 @@ rest_7:
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_69
-	JE      twelve_rounds_68
+	JB      ten_rounds_73
+	JE      twelve_rounds_72
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -3078,7 +3182,7 @@ rest_7:
 	VAESENC X8, X5, X5
 	VAESENC X8, X6, X6
 
-twelve_rounds_68:
+twelve_rounds_72:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -3096,7 +3200,7 @@ twelve_rounds_68:
 	VAESENC X8, X5, X5
 	VAESENC X8, X6, X6
 
-ten_rounds_69:
+ten_rounds_73:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VAESENC     X8, X1, X1
@@ -3330,8 +3434,8 @@ rest_8:
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	VPXOR   aesniIndex<>+112(SB), X8, X7
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_71
-	JE      twelve_rounds_70
+	JB      ten_rounds_75
+	JE      twelve_rounds_74
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -3351,7 +3455,7 @@ rest_8:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-twelve_rounds_70:
+twelve_rounds_74:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -3371,7 +3475,7 @@ twelve_rounds_70:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-ten_rounds_71:
+ten_rounds_75:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VAESENC     X8, X1, X1
@@ -3689,83 +3793,109 @@ rest_0:
 	RET
 
 stream:
-	MOVQ 56(AX), CX
-	MOVQ CX, 128(SP)
-	MOVQ 64(AX), CX
-	MOVQ CX, 136(SP)
-	XORL CX, CX
-	MOVQ CX, 152(SP)
-	MOVQ 32(AX), R10
-	ADDQ $0x0f, R10
-	SHRQ $0x04, R10
-	ADDQ 48(AX), R10
-	CMPL 40(AX), $0x00
-	JNE  continue
-	ADDQ $0x02, R10
-	CMPQ DX, $0x00000060
-	JAE  first_batch
-	MOVQ DX, R13
-	CMPQ SI, DI
-	JE   moved_74
-	SUBQ $0x10, R13
-	JB   less_75
-	XORL CX, CX
+	MOVQ    56(AX), CX
+	MOVQ    CX, 128(SP)
+	MOVQ    64(AX), CX
+	MOVQ    CX, 136(SP)
+	XORL    CX, CX
+	MOVQ    CX, 152(SP)
+	MOVQ    32(AX), R10
+	ADDQ    $0x0f, R10
+	SHRQ    $0x04, R10
+	ADDQ    48(AX), R10
+	CMPL    40(AX), $0x00
+	JNE     continue
+	ADDQ    $0x02, R10
+	CMPQ    DX, $0x00000060
+	JAE     first_batch
+	MOVQ    DX, R13
+	CMPQ    SI, DI
+	JE      moved_78
+	CMPQ    R13, $0x00000040
+	JB      less_79
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (DI)
+	VMOVDQU 16(SI), X0
+	VMOVDQU X0, 16(DI)
+	VMOVDQU 32(SI), X0
+	VMOVDQU X0, 32(DI)
+	VMOVDQU 48(SI), X0
+	VMOVDQU X0, 48(DI)
+	VMOVDQU -64(SI)(R13*1), X0
+	VMOVDQU X0, -64(DI)(R13*1)
+	VMOVDQU -48(SI)(R13*1), X0
+	VMOVDQU X0, -48(DI)(R13*1)
+	VMOVDQU -32(SI)(R13*1), X0
+	VMOVDQU X0, -32(DI)(R13*1)
+	VMOVDQU -16(SI)(R13*1), X0
+	VMOVDQU X0, -16(DI)(R13*1)
+	JMP     moved_78
 
-move_76:
-	VMOVDQU (SI)(CX*1), X0
-	VMOVDQU X0, (DI)(CX*1)
-	ADDQ    $0x10, CX
-	CMPQ    CX, R13
-	JB      move_76
-	VMOVDQU (SI)(R13*1), X0
-	VMOVDQU X0, (DI)(R13*1)
-	ADDQ    $0x10, R13
-	JMP     moved_74
+less_79:
+	CMPQ    R13, $0x00000020
+	JB      less_80
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (DI)
+	VMOVDQU 16(SI), X0
+	VMOVDQU X0, 16(DI)
+	VMOVDQU -32(SI)(R13*1), X0
+	VMOVDQU X0, -32(DI)(R13*1)
+	VMOVDQU -16(SI)(R13*1), X0
+	VMOVDQU X0, -16(DI)(R13*1)
+	JMP     moved_78
 
-less_75:
-	ADDQ $0x10, R13
-	CMPQ R13, $0x08
-	JB   less_77
+less_80:
+	CMPQ    R13, $0x00000010
+	JB      less_81
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (DI)
+	VMOVDQU -16(SI)(R13*1), X0
+	VMOVDQU X0, -16(DI)(R13*1)
+	JMP     moved_78
+
+less_81:
+	CMPQ R13, $0x00000008
+	JB   less_82
 	MOVQ (SI), CX
 	MOVQ CX, (DI)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_74
+	JMP  moved_78
 
-less_77:
-	CMPQ R13, $0x04
-	JB   less_78
+less_82:
+	CMPQ R13, $0x00000004
+	JB   less_83
 	MOVL (SI), CX
 	MOVL CX, (DI)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_74
+	JMP  moved_78
 
-less_78:
-	CMPQ R13, $0x02
-	JB   less_79
+less_83:
+	CMPQ R13, $0x00000002
+	JB   less_84
 	MOVW (SI), CX
 	MOVW CX, (DI)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_74
+	JMP  moved_78
 
-less_79:
+less_84:
 	TESTQ R13, R13
-	JZ    moved_74
+	JZ    moved_78
 	MOVB  (SI), CL
 	MOVB  CL, (DI)
 
-moved_74:
-fill_72:
+moved_78:
+fill_76:
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_81
+	JNZ   taken_86
 
-empty_80:
+empty_85:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      filled_73
+	JZ      filled_77
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -3775,9 +3905,9 @@ empty_80:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_80
+	JZ      empty_85
 
-taken_81:
+taken_86:
 	MOVL    $0x00000060, CX
 	SUBQ    DX, CX
 	CMPQ    R13, CX
@@ -3788,61 +3918,87 @@ taken_81:
 	LEAQ    (DI)(DX*1), AX
 	ADDQ    R13, DX
 	CMPQ    SI, AX
-	JE      moved_82
-	SUBQ    $0x10, R13
-	JB      less_83
-	XORL    CX, CX
+	JE      moved_87
+	CMPQ    R13, $0x00000040
+	JB      less_88
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (AX)
+	VMOVDQU 16(SI), X0
+	VMOVDQU X0, 16(AX)
+	VMOVDQU 32(SI), X0
+	VMOVDQU X0, 32(AX)
+	VMOVDQU 48(SI), X0
+	VMOVDQU X0, 48(AX)
+	VMOVDQU -64(SI)(R13*1), X0
+	VMOVDQU X0, -64(AX)(R13*1)
+	VMOVDQU -48(SI)(R13*1), X0
+	VMOVDQU X0, -48(AX)(R13*1)
+	VMOVDQU -32(SI)(R13*1), X0
+	VMOVDQU X0, -32(AX)(R13*1)
+	VMOVDQU -16(SI)(R13*1), X0
+	VMOVDQU X0, -16(AX)(R13*1)
+	JMP     moved_87
 
-move_84:
-	VMOVDQU (SI)(CX*1), X0
-	VMOVDQU X0, (AX)(CX*1)
-	ADDQ    $0x10, CX
-	CMPQ    CX, R13
-	JB      move_84
-	VMOVDQU (SI)(R13*1), X0
-	VMOVDQU X0, (AX)(R13*1)
-	ADDQ    $0x10, R13
-	JMP     moved_82
+less_88:
+	CMPQ    R13, $0x00000020
+	JB      less_89
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (AX)
+	VMOVDQU 16(SI), X0
+	VMOVDQU X0, 16(AX)
+	VMOVDQU -32(SI)(R13*1), X0
+	VMOVDQU X0, -32(AX)(R13*1)
+	VMOVDQU -16(SI)(R13*1), X0
+	VMOVDQU X0, -16(AX)(R13*1)
+	JMP     moved_87
 
-less_83:
-	ADDQ $0x10, R13
-	CMPQ R13, $0x08
-	JB   less_85
+less_89:
+	CMPQ    R13, $0x00000010
+	JB      less_90
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (AX)
+	VMOVDQU -16(SI)(R13*1), X0
+	VMOVDQU X0, -16(AX)(R13*1)
+	JMP     moved_87
+
+less_90:
+	CMPQ R13, $0x00000008
+	JB   less_91
 	MOVQ (SI), CX
 	MOVQ CX, (AX)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(AX)(R13*1)
-	JMP  moved_82
+	JMP  moved_87
 
-less_85:
-	CMPQ R13, $0x04
-	JB   less_86
+less_91:
+	CMPQ R13, $0x00000004
+	JB   less_92
 	MOVL (SI), CX
 	MOVL CX, (AX)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(AX)(R13*1)
-	JMP  moved_82
+	JMP  moved_87
 
-less_86:
-	CMPQ R13, $0x02
-	JB   less_87
+less_92:
+	CMPQ R13, $0x00000002
+	JB   less_93
 	MOVW (SI), CX
 	MOVW CX, (AX)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(AX)(R13*1)
-	JMP  moved_82
+	JMP  moved_87
 
-less_87:
+less_93:
 	TESTQ R13, R13
-	JZ    moved_82
+	JZ    moved_87
 	MOVB  (SI), CL
 	MOVB  CL, (AX)
 
-moved_82:
+moved_87:
 	CMPQ DX, $0x00000060
-	JB   fill_72
+	JB   fill_76
 
-filled_73:
+filled_77:
 	MOVQ DI, SI
 	JMP  first_batch
 
@@ -3872,66 +4028,92 @@ continue:
 	JAE        continue_whole
 	MOVQ       DX, R13
 	CMPQ       SI, DI
-	JE         moved_90
-	SUBQ       $0x10, R13
-	JB         less_91
-	XORL       CX, CX
+	JE         moved_96
+	CMPQ       R13, $0x00000040
+	JB         less_97
+	VMOVDQU    (SI), X0
+	VMOVDQU    X0, (DI)
+	VMOVDQU    16(SI), X0
+	VMOVDQU    X0, 16(DI)
+	VMOVDQU    32(SI), X0
+	VMOVDQU    X0, 32(DI)
+	VMOVDQU    48(SI), X0
+	VMOVDQU    X0, 48(DI)
+	VMOVDQU    -64(SI)(R13*1), X0
+	VMOVDQU    X0, -64(DI)(R13*1)
+	VMOVDQU    -48(SI)(R13*1), X0
+	VMOVDQU    X0, -48(DI)(R13*1)
+	VMOVDQU    -32(SI)(R13*1), X0
+	VMOVDQU    X0, -32(DI)(R13*1)
+	VMOVDQU    -16(SI)(R13*1), X0
+	VMOVDQU    X0, -16(DI)(R13*1)
+	JMP        moved_96
 
-move_92:
-	VMOVDQU (SI)(CX*1), X0
-	VMOVDQU X0, (DI)(CX*1)
-	ADDQ    $0x10, CX
-	CMPQ    CX, R13
-	JB      move_92
-	VMOVDQU (SI)(R13*1), X0
-	VMOVDQU X0, (DI)(R13*1)
-	ADDQ    $0x10, R13
-	JMP     moved_90
+less_97:
+	CMPQ    R13, $0x00000020
+	JB      less_98
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (DI)
+	VMOVDQU 16(SI), X0
+	VMOVDQU X0, 16(DI)
+	VMOVDQU -32(SI)(R13*1), X0
+	VMOVDQU X0, -32(DI)(R13*1)
+	VMOVDQU -16(SI)(R13*1), X0
+	VMOVDQU X0, -16(DI)(R13*1)
+	JMP     moved_96
 
-less_91:
-	ADDQ $0x10, R13
-	CMPQ R13, $0x08
-	JB   less_93
+less_98:
+	CMPQ    R13, $0x00000010
+	JB      less_99
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (DI)
+	VMOVDQU -16(SI)(R13*1), X0
+	VMOVDQU X0, -16(DI)(R13*1)
+	JMP     moved_96
+
+less_99:
+	CMPQ R13, $0x00000008
+	JB   less_100
 	MOVQ (SI), CX
 	MOVQ CX, (DI)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_90
+	JMP  moved_96
 
-less_93:
-	CMPQ R13, $0x04
-	JB   less_94
+less_100:
+	CMPQ R13, $0x00000004
+	JB   less_101
 	MOVL (SI), CX
 	MOVL CX, (DI)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_90
+	JMP  moved_96
 
-less_94:
-	CMPQ R13, $0x02
-	JB   less_95
+less_101:
+	CMPQ R13, $0x00000002
+	JB   less_102
 	MOVW (SI), CX
 	MOVW CX, (DI)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_90
+	JMP  moved_96
 
-less_95:
+less_102:
 	TESTQ R13, R13
-	JZ    moved_90
+	JZ    moved_96
 	MOVB  (SI), CL
 	MOVB  CL, (DI)
 
-moved_90:
-fill_88:
+moved_96:
+fill_94:
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_97
+	JNZ   taken_104
 
-empty_96:
+empty_103:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      filled_89
+	JZ      filled_95
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -3941,9 +4123,9 @@ empty_96:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_96
+	JZ      empty_103
 
-taken_97:
+taken_104:
 	MOVL    $0x00000080, CX
 	SUBQ    DX, CX
 	CMPQ    R13, CX
@@ -3954,61 +4136,87 @@ taken_97:
 	LEAQ    (DI)(DX*1), AX
 	ADDQ    R13, DX
 	CMPQ    SI, AX
-	JE      moved_98
-	SUBQ    $0x10, R13
-	JB      less_99
-	XORL    CX, CX
+	JE      moved_105
+	CMPQ    R13, $0x00000040
+	JB      less_106
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (AX)
+	VMOVDQU 16(SI), X0
+	VMOVDQU X0, 16(AX)
+	VMOVDQU 32(SI), X0
+	VMOVDQU X0, 32(AX)
+	VMOVDQU 48(SI), X0
+	VMOVDQU X0, 48(AX)
+	VMOVDQU -64(SI)(R13*1), X0
+	VMOVDQU X0, -64(AX)(R13*1)
+	VMOVDQU -48(SI)(R13*1), X0
+	VMOVDQU X0, -48(AX)(R13*1)
+	VMOVDQU -32(SI)(R13*1), X0
+	VMOVDQU X0, -32(AX)(R13*1)
+	VMOVDQU -16(SI)(R13*1), X0
+	VMOVDQU X0, -16(AX)(R13*1)
+	JMP     moved_105
 
-move_100:
-	VMOVDQU (SI)(CX*1), X0
-	VMOVDQU X0, (AX)(CX*1)
-	ADDQ    $0x10, CX
-	CMPQ    CX, R13
-	JB      move_100
-	VMOVDQU (SI)(R13*1), X0
-	VMOVDQU X0, (AX)(R13*1)
-	ADDQ    $0x10, R13
-	JMP     moved_98
+less_106:
+	CMPQ    R13, $0x00000020
+	JB      less_107
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (AX)
+	VMOVDQU 16(SI), X0
+	VMOVDQU X0, 16(AX)
+	VMOVDQU -32(SI)(R13*1), X0
+	VMOVDQU X0, -32(AX)(R13*1)
+	VMOVDQU -16(SI)(R13*1), X0
+	VMOVDQU X0, -16(AX)(R13*1)
+	JMP     moved_105
 
-less_99:
-	ADDQ $0x10, R13
-	CMPQ R13, $0x08
-	JB   less_101
+less_107:
+	CMPQ    R13, $0x00000010
+	JB      less_108
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (AX)
+	VMOVDQU -16(SI)(R13*1), X0
+	VMOVDQU X0, -16(AX)(R13*1)
+	JMP     moved_105
+
+less_108:
+	CMPQ R13, $0x00000008
+	JB   less_109
 	MOVQ (SI), CX
 	MOVQ CX, (AX)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(AX)(R13*1)
-	JMP  moved_98
+	JMP  moved_105
 
-less_101:
-	CMPQ R13, $0x04
-	JB   less_102
+less_109:
+	CMPQ R13, $0x00000004
+	JB   less_110
 	MOVL (SI), CX
 	MOVL CX, (AX)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(AX)(R13*1)
-	JMP  moved_98
+	JMP  moved_105
 
-less_102:
-	CMPQ R13, $0x02
-	JB   less_103
+less_110:
+	CMPQ R13, $0x00000002
+	JB   less_111
 	MOVW (SI), CX
 	MOVW CX, (AX)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(AX)(R13*1)
-	JMP  moved_98
+	JMP  moved_105
 
-less_103:
+less_111:
 	TESTQ R13, R13
-	JZ    moved_98
+	JZ    moved_105
 	MOVB  (SI), CL
 	MOVB  CL, (AX)
 
-moved_98:
+moved_105:
 	CMPQ DX, $0x00000080
-	JB   fill_88
+	JB   fill_94
 
-filled_89:
+filled_95:
 	MOVQ DI, SI
 
 continue_whole:
@@ -4027,8 +4235,8 @@ continue_whole:
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	VPXOR   aesniIndex<>+112(SB), X8, X7
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_105
-	JE      twelve_rounds_104
+	JB      ten_rounds_113
+	JE      twelve_rounds_112
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -4048,7 +4256,7 @@ continue_whole:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-twelve_rounds_104:
+twelve_rounds_112:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -4068,7 +4276,7 @@ twelve_rounds_104:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-ten_rounds_105:
+ten_rounds_113:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VAESENC     X8, X1, X1
@@ -4208,7 +4416,7 @@ short:
 
 short_block:
 	CMPQ    DX, $0x08
-	JB      four_bytes_106
+	JB      four_bytes_114
 	MOVQ    (SI), AX
 	MOVQ    -8(SI)(DX*1), R11
 	MOVL    $0x0000000f, CX
@@ -4218,11 +4426,11 @@ short_block:
 	SHRQ    $0x08, R11
 	VMOVQ   AX, X12
 	VPINSRQ $0x01, R11, X12, X12
-	JMP     loaded_109
+	JMP     loaded_117
 
-four_bytes_106:
+four_bytes_114:
 	CMPQ  DX, $0x04
-	JB    one_byte_107
+	JB    one_byte_115
 	MOVL  (SI), AX
 	MOVL  -4(SI)(DX*1), R11
 	LEAL  -4(DX), CX
@@ -4230,11 +4438,11 @@ four_bytes_106:
 	SHLQ  CL, R11
 	ORQ   R11, AX
 	VMOVQ AX, X12
-	JMP   loaded_109
+	JMP   loaded_117
 
-one_byte_107:
+one_byte_115:
 	TESTQ   DX, DX
-	JZ      no_bytes_108
+	JZ      no_bytes_116
 	MOVBLZX (SI), AX
 	MOVL    DX, CX
 	SHRL    $0x01, CX
@@ -4248,12 +4456,12 @@ one_byte_107:
 	SHLL    CL, R11
 	ORL     R11, AX
 	VMOVQ   AX, X12
-	JMP     loaded_109
+	JMP     loaded_117
 
-no_bytes_108:
+no_bytes_116:
 	VPXOR X12, X12, X12
 
-loaded_109:
+loaded_117:
 	XORL AX, AX
 
 short_loaded:
@@ -4265,50 +4473,50 @@ short_loaded:
 	VPXOR   X13, X12, X12
 	VMOVDQU X12, 32(R9)
 	CMPQ    R12, $0x00000030
-	JHI     upper_half_110
+	JHI     upper_half_118
 	CMPQ    R12, $0x00000020
-	JHI     upper_half_111
+	JHI     upper_half_119
 	CMPQ    R12, $0x00000010
-	JHI     upper_half_112
+	JHI     upper_half_120
 	JMP     short_1
 
-upper_half_112:
+upper_half_120:
 	JMP short_2
 
-upper_half_111:
+upper_half_119:
 	JMP short_3
 
-upper_half_110:
+upper_half_118:
 	CMPQ R12, $0x00000050
-	JHI  upper_half_113
+	JHI  upper_half_121
 	CMPQ R12, $0x00000040
-	JHI  upper_half_114
+	JHI  upper_half_122
 	JMP  short_4
 
-upper_half_114:
+upper_half_122:
 	JMP short_5
 
-upper_half_113:
+upper_half_121:
 	JMP short_6
 
 short_0:
 	MOVL    $0x00000008, R11
 	VPXOR   aesniIndex<>+16(SB), X8, X1
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_116
-	JE      twelve_rounds_115
+	JB      ten_rounds_124
+	JE      twelve_rounds_123
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VMOVDQU 32(R8), X8
 	VAESENC X8, X1, X1
 
-twelve_rounds_115:
+twelve_rounds_123:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VMOVDQU 64(R8), X8
 	VAESENC X8, X1, X1
 
-ten_rounds_116:
+ten_rounds_124:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VMOVDQU     96(R8), X8
@@ -4336,8 +4544,8 @@ short_1:
 	VPXOR   aesniIndex<>+16(SB), X8, X1
 	VPXOR   aesniIndex<>+32(SB), X8, X2
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_118
-	JE      twelve_rounds_117
+	JB      ten_rounds_126
+	JE      twelve_rounds_125
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -4345,7 +4553,7 @@ short_1:
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
 
-twelve_rounds_117:
+twelve_rounds_125:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -4353,7 +4561,7 @@ twelve_rounds_117:
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
 
-ten_rounds_118:
+ten_rounds_126:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -4407,8 +4615,8 @@ short_2:
 	VPXOR   aesniIndex<>+32(SB), X8, X2
 	VPXOR   aesniIndex<>+48(SB), X8, X3
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_120
-	JE      twelve_rounds_119
+	JB      ten_rounds_128
+	JE      twelve_rounds_127
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -4418,7 +4626,7 @@ short_2:
 	VAESENC X8, X2, X2
 	VAESENC X8, X3, X3
 
-twelve_rounds_119:
+twelve_rounds_127:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -4428,7 +4636,7 @@ twelve_rounds_119:
 	VAESENC X8, X2, X2
 	VAESENC X8, X3, X3
 
-ten_rounds_120:
+ten_rounds_128:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -4504,8 +4712,8 @@ short_3:
 	VPXOR   aesniIndex<>+48(SB), X8, X3
 	VPXOR   aesniIndex<>+64(SB), X8, X4
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_122
-	JE      twelve_rounds_121
+	JB      ten_rounds_130
+	JE      twelve_rounds_129
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -4517,7 +4725,7 @@ short_3:
 	VAESENC X8, X3, X3
 	VAESENC X8, X4, X4
 
-twelve_rounds_121:
+twelve_rounds_129:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -4529,7 +4737,7 @@ twelve_rounds_121:
 	VAESENC X8, X3, X3
 	VAESENC X8, X4, X4
 
-ten_rounds_122:
+ten_rounds_130:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -4627,8 +4835,8 @@ short_4:
 	VPXOR   aesniIndex<>+64(SB), X8, X4
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_124
-	JE      twelve_rounds_123
+	JB      ten_rounds_132
+	JE      twelve_rounds_131
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -4642,7 +4850,7 @@ short_4:
 	VAESENC X8, X4, X4
 	VAESENC X8, X5, X5
 
-twelve_rounds_123:
+twelve_rounds_131:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -4656,7 +4864,7 @@ twelve_rounds_123:
 	VAESENC X8, X4, X4
 	VAESENC X8, X5, X5
 
-ten_rounds_124:
+ten_rounds_132:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -4776,8 +4984,8 @@ short_5:
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_126
-	JE      twelve_rounds_125
+	JB      ten_rounds_134
+	JE      twelve_rounds_133
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -4793,7 +5001,7 @@ short_5:
 	VAESENC X8, X5, X5
 	VAESENC X8, X6, X6
 
-twelve_rounds_125:
+twelve_rounds_133:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -4809,7 +5017,7 @@ twelve_rounds_125:
 	VAESENC X8, X5, X5
 	VAESENC X8, X6, X6
 
-ten_rounds_126:
+ten_rounds_134:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -4951,8 +5159,8 @@ short_6:
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	VPXOR   aesniIndex<>+112(SB), X8, X7
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_128
-	JE      twelve_rounds_127
+	JB      ten_rounds_136
+	JE      twelve_rounds_135
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -4970,7 +5178,7 @@ short_6:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-twelve_rounds_127:
+twelve_rounds_135:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -4988,7 +5196,7 @@ twelve_rounds_127:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-ten_rounds_128:
+ten_rounds_136:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -5247,8 +5455,8 @@ first_batch:
 	VPXOR      aesniIndex<>+96(SB), X8, X6
 	VPXOR      aesniIndex<>+112(SB), X8, X7
 	CMPB       240(R8), $0x0c
-	JB         ten_rounds_130
-	JE         twelve_rounds_129
+	JB         ten_rounds_138
+	JE         twelve_rounds_137
 	VMOVDQU    16(R8), X8
 	VAESENC    X8, X1, X1
 	VAESENC    X8, X2, X2
@@ -5266,7 +5474,7 @@ first_batch:
 	VAESENC    X8, X6, X6
 	VAESENC    X8, X7, X7
 
-twelve_rounds_129:
+twelve_rounds_137:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -5284,7 +5492,7 @@ twelve_rounds_129:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-ten_rounds_130:
+ten_rounds_138:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -5441,7 +5649,7 @@ ten_rounds_130:
 	ADDQ        $0x00000080, BX
 	SUBQ        $0x00000008, R10
 	CMPQ        BX, 120(SP)
-	JNE         within_group_131
+	JNE         within_group_139
 	VPXOR       X11, X9, X15
 	VPXOR       X15, X10, X10
 	VPCLMULQDQ  $0x10, aesniPolynomial<>+0(SB), X9, X15
@@ -5453,11 +5661,11 @@ ten_rounds_130:
 	VPXOR       X14, X11, X11
 	VPXOR       X15, X11, X11
 	TESTQ       R10, R10
-	JNZ         more_slots_132
+	JNZ         more_slots_140
 	CMPQ        s+96(FP), $0x00
-	JE          no_seam_133
+	JE          no_seam_141
 	CMPQ        344(SP), $0x00
-	JE          no_seam_133
+	JE          no_seam_141
 	LEAQ        216(SP), AX
 	ANDQ        $-64, AX
 	MOVQ        344(SP), DX
@@ -5465,71 +5673,97 @@ ten_rounds_130:
 	MOVQ        352(SP), DI
 	MOVQ        360(SP), R13
 
-move_out_134:
-	SUBQ R13, DX
-	CMPQ AX, DI
-	JE   moved_136
-	SUBQ $0x10, R13
-	JB   less_137
-	XORL CX, CX
+move_out_142:
+	SUBQ    R13, DX
+	CMPQ    AX, DI
+	JE      moved_144
+	CMPQ    R13, $0x00000040
+	JB      less_145
+	VMOVDQU (AX), X0
+	VMOVDQU X0, (DI)
+	VMOVDQU 16(AX), X0
+	VMOVDQU X0, 16(DI)
+	VMOVDQU 32(AX), X0
+	VMOVDQU X0, 32(DI)
+	VMOVDQU 48(AX), X0
+	VMOVDQU X0, 48(DI)
+	VMOVDQU -64(AX)(R13*1), X0
+	VMOVDQU X0, -64(DI)(R13*1)
+	VMOVDQU -48(AX)(R13*1), X0
+	VMOVDQU X0, -48(DI)(R13*1)
+	VMOVDQU -32(AX)(R13*1), X0
+	VMOVDQU X0, -32(DI)(R13*1)
+	VMOVDQU -16(AX)(R13*1), X0
+	VMOVDQU X0, -16(DI)(R13*1)
+	JMP     moved_144
 
-move_138:
-	VMOVDQU (AX)(CX*1), X0
-	VMOVDQU X0, (DI)(CX*1)
-	ADDQ    $0x10, CX
-	CMPQ    CX, R13
-	JB      move_138
-	VMOVDQU (AX)(R13*1), X0
-	VMOVDQU X0, (DI)(R13*1)
-	ADDQ    $0x10, R13
-	JMP     moved_136
+less_145:
+	CMPQ    R13, $0x00000020
+	JB      less_146
+	VMOVDQU (AX), X0
+	VMOVDQU X0, (DI)
+	VMOVDQU 16(AX), X0
+	VMOVDQU X0, 16(DI)
+	VMOVDQU -32(AX)(R13*1), X0
+	VMOVDQU X0, -32(DI)(R13*1)
+	VMOVDQU -16(AX)(R13*1), X0
+	VMOVDQU X0, -16(DI)(R13*1)
+	JMP     moved_144
 
-less_137:
-	ADDQ $0x10, R13
-	CMPQ R13, $0x08
-	JB   less_139
+less_146:
+	CMPQ    R13, $0x00000010
+	JB      less_147
+	VMOVDQU (AX), X0
+	VMOVDQU X0, (DI)
+	VMOVDQU -16(AX)(R13*1), X0
+	VMOVDQU X0, -16(DI)(R13*1)
+	JMP     moved_144
+
+less_147:
+	CMPQ R13, $0x00000008
+	JB   less_148
 	MOVQ (AX), CX
 	MOVQ CX, (DI)
 	MOVQ -8(AX)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_136
+	JMP  moved_144
 
-less_139:
-	CMPQ R13, $0x04
-	JB   less_140
+less_148:
+	CMPQ R13, $0x00000004
+	JB   less_149
 	MOVL (AX), CX
 	MOVL CX, (DI)
 	MOVL -4(AX)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_136
+	JMP  moved_144
 
-less_140:
-	CMPQ R13, $0x02
-	JB   less_141
+less_149:
+	CMPQ R13, $0x00000002
+	JB   less_150
 	MOVW (AX), CX
 	MOVW CX, (DI)
 	MOVW -2(AX)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_136
+	JMP  moved_144
 
-less_141:
+less_150:
 	TESTQ R13, R13
-	JZ    moved_136
+	JZ    moved_144
 	MOVB  (AX), CL
 	MOVB  CL, (DI)
 
-moved_136:
+moved_144:
 	ADDQ  R13, AX
 	TESTQ DX, DX
-	JZ    moved_out_135
+	JZ    moved_out_143
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_143
+	JNZ   taken_152
 
-empty_142:
+empty_151:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      moved_out_135
+	JZ      moved_out_143
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -5539,25 +5773,25 @@ empty_142:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_142
+	JZ      empty_151
 
-taken_143:
+taken_152:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
 	MOVQ    144(SP), DI
 	ADDQ    R13, 144(SP)
 	SUBQ    R13, 152(SP)
-	JMP     move_out_134
+	JMP     move_out_142
 
-moved_out_135:
-no_seam_133:
+moved_out_143:
+no_seam_141:
 	MOVQ    s+96(FP), AX
 	VMOVDQU X11, (AX)
 	VMOVDQU 16(R9), X12
 	VMOVDQU X12, 16(AX)
 	RET
 
-more_slots_132:
+more_slots_140:
 	MOVQ       120(SP), BX
 	MOVQ       1136(BX), CX
 	MOVQ       R10, AX
@@ -5574,7 +5808,7 @@ more_slots_132:
 	VPCLMULQDQ $0x11, (BX), X12, X11
 	VPCLMULQDQ $0x00, 1088(BX), X14, X10
 
-within_group_131:
+within_group_139:
 next:
 	CMPQ    DX, $0x00000080
 	JB      run_end
@@ -5596,8 +5830,8 @@ batch:
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	VPXOR   aesniIndex<>+112(SB), X8, X7
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_145
-	JE      twelve_rounds_144
+	JB      ten_rounds_154
+	JE      twelve_rounds_153
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -5617,7 +5851,7 @@ batch:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-twelve_rounds_144:
+twelve_rounds_153:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -5637,7 +5871,7 @@ twelve_rounds_144:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-ten_rounds_145:
+ten_rounds_154:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     (SI), X12
@@ -5826,7 +6060,7 @@ ten_rounds_145:
 	ADDQ        $0x00000080, BX
 	SUBQ        $0x00000008, R10
 	CMPQ        BX, 120(SP)
-	JNE         within_group_146
+	JNE         within_group_155
 	VPXOR       X11, X9, X15
 	VPXOR       X15, X10, X10
 	VPCLMULQDQ  $0x10, aesniPolynomial<>+0(SB), X9, X15
@@ -5838,11 +6072,11 @@ ten_rounds_145:
 	VPXOR       X14, X11, X11
 	VPXOR       X15, X11, X11
 	TESTQ       R10, R10
-	JNZ         more_slots_147
+	JNZ         more_slots_156
 	CMPQ        s+96(FP), $0x00
-	JE          no_seam_148
+	JE          no_seam_157
 	CMPQ        344(SP), $0x00
-	JE          no_seam_148
+	JE          no_seam_157
 	LEAQ        216(SP), AX
 	ANDQ        $-64, AX
 	MOVQ        344(SP), DX
@@ -5850,71 +6084,97 @@ ten_rounds_145:
 	MOVQ        352(SP), DI
 	MOVQ        360(SP), R13
 
-move_out_149:
-	SUBQ R13, DX
-	CMPQ AX, DI
-	JE   moved_151
-	SUBQ $0x10, R13
-	JB   less_152
-	XORL CX, CX
+move_out_158:
+	SUBQ    R13, DX
+	CMPQ    AX, DI
+	JE      moved_160
+	CMPQ    R13, $0x00000040
+	JB      less_161
+	VMOVDQU (AX), X0
+	VMOVDQU X0, (DI)
+	VMOVDQU 16(AX), X0
+	VMOVDQU X0, 16(DI)
+	VMOVDQU 32(AX), X0
+	VMOVDQU X0, 32(DI)
+	VMOVDQU 48(AX), X0
+	VMOVDQU X0, 48(DI)
+	VMOVDQU -64(AX)(R13*1), X0
+	VMOVDQU X0, -64(DI)(R13*1)
+	VMOVDQU -48(AX)(R13*1), X0
+	VMOVDQU X0, -48(DI)(R13*1)
+	VMOVDQU -32(AX)(R13*1), X0
+	VMOVDQU X0, -32(DI)(R13*1)
+	VMOVDQU -16(AX)(R13*1), X0
+	VMOVDQU X0, -16(DI)(R13*1)
+	JMP     moved_160
 
-move_153:
-	VMOVDQU (AX)(CX*1), X0
-	VMOVDQU X0, (DI)(CX*1)
-	ADDQ    $0x10, CX
-	CMPQ    CX, R13
-	JB      move_153
-	VMOVDQU (AX)(R13*1), X0
-	VMOVDQU X0, (DI)(R13*1)
-	ADDQ    $0x10, R13
-	JMP     moved_151
+less_161:
+	CMPQ    R13, $0x00000020
+	JB      less_162
+	VMOVDQU (AX), X0
+	VMOVDQU X0, (DI)
+	VMOVDQU 16(AX), X0
+	VMOVDQU X0, 16(DI)
+	VMOVDQU -32(AX)(R13*1), X0
+	VMOVDQU X0, -32(DI)(R13*1)
+	VMOVDQU -16(AX)(R13*1), X0
+	VMOVDQU X0, -16(DI)(R13*1)
+	JMP     moved_160
 
-less_152:
-	ADDQ $0x10, R13
-	CMPQ R13, $0x08
-	JB   less_154
+less_162:
+	CMPQ    R13, $0x00000010
+	JB      less_163
+	VMOVDQU (AX), X0
+	VMOVDQU X0, (DI)
+	VMOVDQU -16(AX)(R13*1), X0
+	VMOVDQU X0, -16(DI)(R13*1)
+	JMP     moved_160
+
+less_163:
+	CMPQ R13, $0x00000008
+	JB   less_164
 	MOVQ (AX), CX
 	MOVQ CX, (DI)
 	MOVQ -8(AX)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_151
+	JMP  moved_160
 
-less_154:
-	CMPQ R13, $0x04
-	JB   less_155
+less_164:
+	CMPQ R13, $0x00000004
+	JB   less_165
 	MOVL (AX), CX
 	MOVL CX, (DI)
 	MOVL -4(AX)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_151
+	JMP  moved_160
 
-less_155:
-	CMPQ R13, $0x02
-	JB   less_156
+less_165:
+	CMPQ R13, $0x00000002
+	JB   less_166
 	MOVW (AX), CX
 	MOVW CX, (DI)
 	MOVW -2(AX)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_151
+	JMP  moved_160
 
-less_156:
+less_166:
 	TESTQ R13, R13
-	JZ    moved_151
+	JZ    moved_160
 	MOVB  (AX), CL
 	MOVB  CL, (DI)
 
-moved_151:
+moved_160:
 	ADDQ  R13, AX
 	TESTQ DX, DX
-	JZ    moved_out_150
+	JZ    moved_out_159
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_158
+	JNZ   taken_168
 
-empty_157:
+empty_167:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      moved_out_150
+	JZ      moved_out_159
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -5924,25 +6184,25 @@ empty_157:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_157
+	JZ      empty_167
 
-taken_158:
+taken_168:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
 	MOVQ    144(SP), DI
 	ADDQ    R13, 144(SP)
 	SUBQ    R13, 152(SP)
-	JMP     move_out_149
+	JMP     move_out_158
 
-moved_out_150:
-no_seam_148:
+moved_out_159:
+no_seam_157:
 	MOVQ    s+96(FP), AX
 	VMOVDQU X11, (AX)
 	VMOVDQU 16(R9), X12
 	VMOVDQU X12, 16(AX)
 	RET
 
-more_slots_147:
+more_slots_156:
 	MOVQ       120(SP), BX
 	MOVQ       1136(BX), CX
 	MOVQ       R10, AX
@@ -5959,17 +6219,17 @@ more_slots_147:
 	VPCLMULQDQ $0x11, (BX), X12, X11
 	VPCLMULQDQ $0x00, 1088(BX), X14, X10
 
-within_group_146:
+within_group_155:
 	CMPQ DX, $0x00000080
 	JAE  batch
 
 run_end:
 	CMPQ  s+96(FP), $0x00
-	JE    no_run_159
+	JE    no_run_169
 	CMPQ  344(SP), $0x00
-	JE    whole_160
+	JE    whole_170
 	TESTQ DX, DX
-	JNZ   no_run_159
+	JNZ   no_run_169
 	LEAQ  216(SP), AX
 	ANDQ  $-64, AX
 	MOVQ  344(SP), DX
@@ -5977,71 +6237,97 @@ run_end:
 	MOVQ  352(SP), DI
 	MOVQ  360(SP), R13
 
-move_out_162:
-	SUBQ R13, DX
-	CMPQ AX, DI
-	JE   moved_164
-	SUBQ $0x10, R13
-	JB   less_165
-	XORL CX, CX
+move_out_172:
+	SUBQ    R13, DX
+	CMPQ    AX, DI
+	JE      moved_174
+	CMPQ    R13, $0x00000040
+	JB      less_175
+	VMOVDQU (AX), X0
+	VMOVDQU X0, (DI)
+	VMOVDQU 16(AX), X0
+	VMOVDQU X0, 16(DI)
+	VMOVDQU 32(AX), X0
+	VMOVDQU X0, 32(DI)
+	VMOVDQU 48(AX), X0
+	VMOVDQU X0, 48(DI)
+	VMOVDQU -64(AX)(R13*1), X0
+	VMOVDQU X0, -64(DI)(R13*1)
+	VMOVDQU -48(AX)(R13*1), X0
+	VMOVDQU X0, -48(DI)(R13*1)
+	VMOVDQU -32(AX)(R13*1), X0
+	VMOVDQU X0, -32(DI)(R13*1)
+	VMOVDQU -16(AX)(R13*1), X0
+	VMOVDQU X0, -16(DI)(R13*1)
+	JMP     moved_174
 
-move_166:
-	VMOVDQU (AX)(CX*1), X0
-	VMOVDQU X0, (DI)(CX*1)
-	ADDQ    $0x10, CX
-	CMPQ    CX, R13
-	JB      move_166
-	VMOVDQU (AX)(R13*1), X0
-	VMOVDQU X0, (DI)(R13*1)
-	ADDQ    $0x10, R13
-	JMP     moved_164
+less_175:
+	CMPQ    R13, $0x00000020
+	JB      less_176
+	VMOVDQU (AX), X0
+	VMOVDQU X0, (DI)
+	VMOVDQU 16(AX), X0
+	VMOVDQU X0, 16(DI)
+	VMOVDQU -32(AX)(R13*1), X0
+	VMOVDQU X0, -32(DI)(R13*1)
+	VMOVDQU -16(AX)(R13*1), X0
+	VMOVDQU X0, -16(DI)(R13*1)
+	JMP     moved_174
 
-less_165:
-	ADDQ $0x10, R13
-	CMPQ R13, $0x08
-	JB   less_167
+less_176:
+	CMPQ    R13, $0x00000010
+	JB      less_177
+	VMOVDQU (AX), X0
+	VMOVDQU X0, (DI)
+	VMOVDQU -16(AX)(R13*1), X0
+	VMOVDQU X0, -16(DI)(R13*1)
+	JMP     moved_174
+
+less_177:
+	CMPQ R13, $0x00000008
+	JB   less_178
 	MOVQ (AX), CX
 	MOVQ CX, (DI)
 	MOVQ -8(AX)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_164
+	JMP  moved_174
 
-less_167:
-	CMPQ R13, $0x04
-	JB   less_168
+less_178:
+	CMPQ R13, $0x00000004
+	JB   less_179
 	MOVL (AX), CX
 	MOVL CX, (DI)
 	MOVL -4(AX)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_164
+	JMP  moved_174
 
-less_168:
-	CMPQ R13, $0x02
-	JB   less_169
+less_179:
+	CMPQ R13, $0x00000002
+	JB   less_180
 	MOVW (AX), CX
 	MOVW CX, (DI)
 	MOVW -2(AX)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_164
+	JMP  moved_174
 
-less_169:
+less_180:
 	TESTQ R13, R13
-	JZ    moved_164
+	JZ    moved_174
 	MOVB  (AX), CL
 	MOVB  CL, (DI)
 
-moved_164:
+moved_174:
 	ADDQ  R13, AX
 	TESTQ DX, DX
-	JZ    moved_out_163
+	JZ    moved_out_173
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_171
+	JNZ   taken_182
 
-empty_170:
+empty_181:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      moved_out_163
+	JZ      moved_out_173
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -6051,28 +6337,28 @@ empty_170:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_170
+	JZ      empty_181
 
-taken_171:
+taken_182:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
 	MOVQ    144(SP), DI
 	ADDQ    R13, 144(SP)
 	SUBQ    R13, 152(SP)
-	JMP     move_out_162
+	JMP     move_out_172
 
-moved_out_163:
+moved_out_173:
 	JMP next
 
-whole_160:
+whole_170:
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_173
+	JNZ   taken_184
 
-empty_172:
+empty_183:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      no_run_159
+	JZ      no_run_169
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -6082,17 +6368,17 @@ empty_172:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_172
+	JZ      empty_183
 
-taken_173:
+taken_184:
 	TESTQ DX, DX
-	JNZ   seam_161
+	JNZ   seam_171
 	MOVQ  144(SP), DI
 	MOVQ  R13, DX
 	MOVQ  $0x00000000, 152(SP)
 	JMP   next
 
-seam_161:
+seam_171:
 	MOVQ    DI, 352(SP)
 	MOVQ    DX, 360(SP)
 	ADDQ    152(SP), DX
@@ -6105,7 +6391,7 @@ seam_161:
 	ANDQ    $-64, DI
 	JMP     next
 
-no_run_159:
+no_run_169:
 	MOVQ    trailer+40(FP), R12
 	ADDQ    DX, R12
 	TESTQ   R12, R12
@@ -6124,40 +6410,40 @@ no_run_159:
 	MOVQ    CX, R13
 	VMOVDQU X12, 32(R9)
 	CMPQ    R12, $0x00000040
-	JHI     upper_half_174
+	JHI     upper_half_185
 	CMPQ    R12, $0x00000020
-	JHI     upper_half_175
+	JHI     upper_half_186
 	CMPQ    R12, $0x00000010
-	JHI     upper_half_176
+	JHI     upper_half_187
 	JMP     rest_1
 
-upper_half_176:
+upper_half_187:
 	JMP rest_2
 
-upper_half_175:
+upper_half_186:
 	CMPQ R12, $0x00000030
-	JHI  upper_half_177
+	JHI  upper_half_188
 	JMP  rest_3
 
-upper_half_177:
+upper_half_188:
 	JMP rest_4
 
-upper_half_174:
+upper_half_185:
 	CMPQ R12, $0x00000060
-	JHI  upper_half_178
+	JHI  upper_half_189
 	CMPQ R12, $0x00000050
-	JHI  upper_half_179
+	JHI  upper_half_190
 	JMP  rest_5
 
-upper_half_179:
+upper_half_190:
 	JMP rest_6
 
-upper_half_178:
+upper_half_189:
 	CMPQ R12, $0x00000070
-	JHI  upper_half_180
+	JHI  upper_half_191
 	JMP  rest_7
 
-upper_half_180:
+upper_half_191:
 	JMP rest_8
 
 rest_1:
@@ -6169,20 +6455,20 @@ rest_1:
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_182
-	JE      twelve_rounds_181
+	JB      ten_rounds_193
+	JE      twelve_rounds_192
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VMOVDQU 32(R8), X8
 	VAESENC X8, X0, X0
 
-twelve_rounds_181:
+twelve_rounds_192:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VMOVDQU 64(R8), X8
 	VAESENC X8, X0, X0
 
-ten_rounds_182:
+ten_rounds_193:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     32(R9), X12
@@ -6216,27 +6502,27 @@ ten_rounds_182:
 	VAESENCLAST X15, X0, X0
 	VMOVDQU     X0, 32(R9)
 	CMPQ        DX, $0x10
-	JAE         whole_184
+	JAE         whole_195
 	CMPQ        DX, $0x08
-	JB          four_bytes_185
+	JB          four_bytes_196
 	MOVQ        32(R9), AX
 	MOVQ        AX, (DI)
 	MOVQ        24(R9)(DX*1), AX
 	MOVQ        AX, -8(DI)(DX*1)
-	JMP         stored_183
+	JMP         stored_194
 
-four_bytes_185:
+four_bytes_196:
 	CMPQ DX, $0x04
-	JB   one_byte_186
+	JB   one_byte_197
 	MOVL 32(R9), AX
 	MOVL AX, (DI)
 	MOVL 28(R9)(DX*1), AX
 	MOVL AX, -4(DI)(DX*1)
-	JMP  stored_183
+	JMP  stored_194
 
-one_byte_186:
+one_byte_197:
 	TESTQ DX, DX
-	JZ    stored_183
+	JZ    stored_194
 	MOVB  32(R9), AL
 	MOVB  AL, (DI)
 	MOVQ  DX, CX
@@ -6245,9 +6531,9 @@ one_byte_186:
 	MOVB  AL, (DI)(CX*1)
 	MOVB  31(R9)(DX*1), AL
 	MOVB  AL, -1(DI)(DX*1)
-	JMP   stored_183
+	JMP   stored_194
 
-whole_184:
+whole_195:
 	LEAQ      aesniWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
 	VPSHUFB   X12, X0, X0
@@ -6255,13 +6541,13 @@ whole_184:
 	VPBLENDVB X12, X13, X0, X0
 	VMOVDQU   X0, -16(DI)(DX*1)
 
-stored_183:
+stored_194:
 	CMPQ    trailer+40(FP), $0x00
-	JE      no_trailer_187
+	JE      no_trailer_198
 	MOVBLZX 32(R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
-no_trailer_187:
+no_trailer_198:
 	JMP finish
 
 rest_2:
@@ -6274,8 +6560,8 @@ rest_2:
 	VPXOR   aesniIndex<>+0(SB), X8, X0
 	VPXOR   aesniIndex<>+16(SB), X8, X1
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_189
-	JE      twelve_rounds_188
+	JB      ten_rounds_200
+	JE      twelve_rounds_199
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -6283,7 +6569,7 @@ rest_2:
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
 
-twelve_rounds_188:
+twelve_rounds_199:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -6291,7 +6577,7 @@ twelve_rounds_188:
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
 
-ten_rounds_189:
+ten_rounds_200:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     (SI), X12
@@ -6352,11 +6638,11 @@ ten_rounds_189:
 	VPBLENDVB   X12, X13, X1, X1
 	VMOVDQU     X1, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_191
+	JE          no_trailer_202
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_191:
+no_trailer_202:
 	JMP finish
 
 rest_3:
@@ -6370,8 +6656,8 @@ rest_3:
 	VPXOR   aesniIndex<>+16(SB), X8, X1
 	VPXOR   aesniIndex<>+32(SB), X8, X2
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_193
-	JE      twelve_rounds_192
+	JB      ten_rounds_204
+	JE      twelve_rounds_203
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -6381,7 +6667,7 @@ rest_3:
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
 
-twelve_rounds_192:
+twelve_rounds_203:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -6391,7 +6677,7 @@ twelve_rounds_192:
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
 
-ten_rounds_193:
+ten_rounds_204:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     (SI), X12
@@ -6474,11 +6760,11 @@ ten_rounds_193:
 	VPBLENDVB   X12, X13, X2, X2
 	VMOVDQU     X2, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_195
+	JE          no_trailer_206
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_195:
+no_trailer_206:
 	JMP finish
 
 rest_4:
@@ -6493,8 +6779,8 @@ rest_4:
 	VPXOR   aesniIndex<>+32(SB), X8, X2
 	VPXOR   aesniIndex<>+48(SB), X8, X3
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_197
-	JE      twelve_rounds_196
+	JB      ten_rounds_208
+	JE      twelve_rounds_207
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -6506,7 +6792,7 @@ rest_4:
 	VAESENC X8, X2, X2
 	VAESENC X8, X3, X3
 
-twelve_rounds_196:
+twelve_rounds_207:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -6518,7 +6804,7 @@ twelve_rounds_196:
 	VAESENC X8, X2, X2
 	VAESENC X8, X3, X3
 
-ten_rounds_197:
+ten_rounds_208:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     (SI), X12
@@ -6622,11 +6908,11 @@ ten_rounds_197:
 	VPBLENDVB   X12, X13, X3, X3
 	VMOVDQU     X3, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_199
+	JE          no_trailer_210
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_199:
+no_trailer_210:
 	JMP finish
 
 rest_5:
@@ -6642,8 +6928,8 @@ rest_5:
 	VPXOR   aesniIndex<>+48(SB), X8, X3
 	VPXOR   aesniIndex<>+64(SB), X8, X4
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_201
-	JE      twelve_rounds_200
+	JB      ten_rounds_212
+	JE      twelve_rounds_211
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -6657,7 +6943,7 @@ rest_5:
 	VAESENC X8, X3, X3
 	VAESENC X8, X4, X4
 
-twelve_rounds_200:
+twelve_rounds_211:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -6671,7 +6957,7 @@ twelve_rounds_200:
 	VAESENC X8, X3, X3
 	VAESENC X8, X4, X4
 
-ten_rounds_201:
+ten_rounds_212:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     (SI), X12
@@ -6797,11 +7083,11 @@ ten_rounds_201:
 	VPBLENDVB   X12, X13, X4, X4
 	VMOVDQU     X4, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_203
+	JE          no_trailer_214
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_203:
+no_trailer_214:
 	JMP finish
 
 rest_6:
@@ -6818,8 +7104,8 @@ rest_6:
 	VPXOR   aesniIndex<>+64(SB), X8, X4
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_205
-	JE      twelve_rounds_204
+	JB      ten_rounds_216
+	JE      twelve_rounds_215
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -6835,7 +7121,7 @@ rest_6:
 	VAESENC X8, X4, X4
 	VAESENC X8, X5, X5
 
-twelve_rounds_204:
+twelve_rounds_215:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -6851,7 +7137,7 @@ twelve_rounds_204:
 	VAESENC X8, X4, X4
 	VAESENC X8, X5, X5
 
-ten_rounds_205:
+ten_rounds_216:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     (SI), X12
@@ -6998,11 +7284,11 @@ ten_rounds_205:
 	VPBLENDVB   X12, X13, X5, X5
 	VMOVDQU     X5, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_207
+	JE          no_trailer_218
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_207:
+no_trailer_218:
 	JMP finish
 
 rest_7:
@@ -7020,8 +7306,8 @@ rest_7:
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_209
-	JE      twelve_rounds_208
+	JB      ten_rounds_220
+	JE      twelve_rounds_219
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -7039,7 +7325,7 @@ rest_7:
 	VAESENC X8, X5, X5
 	VAESENC X8, X6, X6
 
-twelve_rounds_208:
+twelve_rounds_219:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -7057,7 +7343,7 @@ twelve_rounds_208:
 	VAESENC X8, X5, X5
 	VAESENC X8, X6, X6
 
-ten_rounds_209:
+ten_rounds_220:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     (SI), X12
@@ -7226,11 +7512,11 @@ ten_rounds_209:
 	VPBLENDVB   X12, X13, X6, X6
 	VMOVDQU     X6, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_211
+	JE          no_trailer_222
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_211:
+no_trailer_222:
 	JMP finish
 
 rest_8:
@@ -7249,8 +7535,8 @@ rest_8:
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	VPXOR   aesniIndex<>+112(SB), X8, X7
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_213
-	JE      twelve_rounds_212
+	JB      ten_rounds_224
+	JE      twelve_rounds_223
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -7270,7 +7556,7 @@ rest_8:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-twelve_rounds_212:
+twelve_rounds_223:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -7290,7 +7576,7 @@ twelve_rounds_212:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-ten_rounds_213:
+ten_rounds_224:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     (SI), X12
@@ -7480,11 +7766,11 @@ ten_rounds_213:
 	VPBLENDVB   X12, X13, X7, X7
 	VMOVDQU     X7, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_215
+	JE          no_trailer_226
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_215:
+no_trailer_226:
 	JMP finish
 
 stream:
@@ -7572,7 +7858,7 @@ short:
 
 short_block:
 	CMPQ    R12, $0x08
-	JB      four_bytes_216
+	JB      four_bytes_227
 	MOVQ    (SI), AX
 	MOVQ    -8(SI)(R12*1), R11
 	MOVL    $0x0000000f, CX
@@ -7582,11 +7868,11 @@ short_block:
 	SHRQ    $0x08, R11
 	VMOVQ   AX, X12
 	VPINSRQ $0x01, R11, X12, X12
-	JMP     loaded_219
+	JMP     loaded_230
 
-four_bytes_216:
+four_bytes_227:
 	CMPQ  R12, $0x04
-	JB    one_byte_217
+	JB    one_byte_228
 	MOVL  (SI), AX
 	MOVL  -4(SI)(R12*1), R11
 	LEAL  -4(R12), CX
@@ -7594,11 +7880,11 @@ four_bytes_216:
 	SHLQ  CL, R11
 	ORQ   R11, AX
 	VMOVQ AX, X12
-	JMP   loaded_219
+	JMP   loaded_230
 
-one_byte_217:
+one_byte_228:
 	TESTQ   R12, R12
-	JZ      no_bytes_218
+	JZ      no_bytes_229
 	MOVBLZX (SI), AX
 	MOVL    R12, CX
 	SHRL    $0x01, CX
@@ -7612,61 +7898,61 @@ one_byte_217:
 	SHLL    CL, R11
 	ORL     R11, AX
 	VMOVQ   AX, X12
-	JMP     loaded_219
+	JMP     loaded_230
 
-no_bytes_218:
+no_bytes_229:
 	VPXOR X12, X12, X12
 
-loaded_219:
+loaded_230:
 	XORL AX, AX
 
 short_loaded:
 	VMOVDQU X12, 32(R9)
 	CMPQ    R12, $0x00000030
-	JHI     upper_half_220
+	JHI     upper_half_231
 	CMPQ    R12, $0x00000020
-	JHI     upper_half_221
+	JHI     upper_half_232
 	CMPQ    R12, $0x00000010
-	JHI     upper_half_222
+	JHI     upper_half_233
 	JMP     short_1
 
-upper_half_222:
+upper_half_233:
 	JMP short_2
 
-upper_half_221:
+upper_half_232:
 	JMP short_3
 
-upper_half_220:
+upper_half_231:
 	CMPQ R12, $0x00000050
-	JHI  upper_half_223
+	JHI  upper_half_234
 	CMPQ R12, $0x00000040
-	JHI  upper_half_224
+	JHI  upper_half_235
 	JMP  short_4
 
-upper_half_224:
+upper_half_235:
 	JMP short_5
 
-upper_half_223:
+upper_half_234:
 	JMP short_6
 
 short_0:
 	MOVL    $0x00000008, R11
 	VPXOR   aesniIndex<>+16(SB), X8, X1
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_226
-	JE      twelve_rounds_225
+	JB      ten_rounds_237
+	JE      twelve_rounds_236
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VMOVDQU 32(R8), X8
 	VAESENC X8, X1, X1
 
-twelve_rounds_225:
+twelve_rounds_236:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VMOVDQU 64(R8), X8
 	VAESENC X8, X1, X1
 
-ten_rounds_226:
+ten_rounds_237:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VMOVDQU     96(R8), X8
@@ -7694,8 +7980,8 @@ short_1:
 	VPXOR   aesniIndex<>+16(SB), X8, X1
 	VPXOR   aesniIndex<>+32(SB), X8, X2
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_228
-	JE      twelve_rounds_227
+	JB      ten_rounds_239
+	JE      twelve_rounds_238
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -7703,7 +7989,7 @@ short_1:
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
 
-twelve_rounds_227:
+twelve_rounds_238:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -7711,7 +7997,7 @@ twelve_rounds_227:
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
 
-ten_rounds_228:
+ten_rounds_239:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -7756,27 +8042,27 @@ ten_rounds_228:
 	VAESENCLAST X15, X2, X2
 	VMOVDQU     X2, 32(R9)
 	CMPQ        DX, $0x10
-	JAE         whole_230
+	JAE         whole_241
 	CMPQ        DX, $0x08
-	JB          four_bytes_231
+	JB          four_bytes_242
 	MOVQ        32(R9), AX
 	MOVQ        AX, (DI)
 	MOVQ        24(R9)(DX*1), AX
 	MOVQ        AX, -8(DI)(DX*1)
-	JMP         stored_229
+	JMP         stored_240
 
-four_bytes_231:
+four_bytes_242:
 	CMPQ DX, $0x04
-	JB   one_byte_232
+	JB   one_byte_243
 	MOVL 32(R9), AX
 	MOVL AX, (DI)
 	MOVL 28(R9)(DX*1), AX
 	MOVL AX, -4(DI)(DX*1)
-	JMP  stored_229
+	JMP  stored_240
 
-one_byte_232:
+one_byte_243:
 	TESTQ DX, DX
-	JZ    stored_229
+	JZ    stored_240
 	MOVB  32(R9), AL
 	MOVB  AL, (DI)
 	MOVQ  DX, CX
@@ -7785,9 +8071,9 @@ one_byte_232:
 	MOVB  AL, (DI)(CX*1)
 	MOVB  31(R9)(DX*1), AL
 	MOVB  AL, -1(DI)(DX*1)
-	JMP   stored_229
+	JMP   stored_240
 
-whole_230:
+whole_241:
 	LEAQ      aesniWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
 	VPSHUFB   X12, X2, X2
@@ -7795,13 +8081,13 @@ whole_230:
 	VPBLENDVB X12, X13, X2, X2
 	VMOVDQU   X2, -16(DI)(DX*1)
 
-stored_229:
+stored_240:
 	CMPQ    trailer+40(FP), $0x00
-	JE      no_trailer_233
+	JE      no_trailer_244
 	MOVBLZX 32(R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
-no_trailer_233:
+no_trailer_244:
 	JMP finish_short
 
 short_2:
@@ -7810,8 +8096,8 @@ short_2:
 	VPXOR   aesniIndex<>+32(SB), X8, X2
 	VPXOR   aesniIndex<>+48(SB), X8, X3
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_235
-	JE      twelve_rounds_234
+	JB      ten_rounds_246
+	JE      twelve_rounds_245
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -7821,7 +8107,7 @@ short_2:
 	VAESENC X8, X2, X2
 	VAESENC X8, X3, X3
 
-twelve_rounds_234:
+twelve_rounds_245:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -7831,7 +8117,7 @@ twelve_rounds_234:
 	VAESENC X8, X2, X2
 	VAESENC X8, X3, X3
 
-ten_rounds_235:
+ten_rounds_246:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -7904,11 +8190,11 @@ ten_rounds_235:
 	VPBLENDVB   X12, X13, X3, X3
 	VMOVDQU     X3, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_237
+	JE          no_trailer_248
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_237:
+no_trailer_248:
 	JMP finish_short
 
 short_3:
@@ -7918,8 +8204,8 @@ short_3:
 	VPXOR   aesniIndex<>+48(SB), X8, X3
 	VPXOR   aesniIndex<>+64(SB), X8, X4
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_239
-	JE      twelve_rounds_238
+	JB      ten_rounds_250
+	JE      twelve_rounds_249
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -7931,7 +8217,7 @@ short_3:
 	VAESENC X8, X3, X3
 	VAESENC X8, X4, X4
 
-twelve_rounds_238:
+twelve_rounds_249:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -7943,7 +8229,7 @@ twelve_rounds_238:
 	VAESENC X8, X3, X3
 	VAESENC X8, X4, X4
 
-ten_rounds_239:
+ten_rounds_250:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -8038,11 +8324,11 @@ ten_rounds_239:
 	VPBLENDVB   X12, X13, X4, X4
 	VMOVDQU     X4, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_241
+	JE          no_trailer_252
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_241:
+no_trailer_252:
 	JMP finish_short
 
 short_4:
@@ -8053,8 +8339,8 @@ short_4:
 	VPXOR   aesniIndex<>+64(SB), X8, X4
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_243
-	JE      twelve_rounds_242
+	JB      ten_rounds_254
+	JE      twelve_rounds_253
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -8068,7 +8354,7 @@ short_4:
 	VAESENC X8, X4, X4
 	VAESENC X8, X5, X5
 
-twelve_rounds_242:
+twelve_rounds_253:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -8082,7 +8368,7 @@ twelve_rounds_242:
 	VAESENC X8, X4, X4
 	VAESENC X8, X5, X5
 
-ten_rounds_243:
+ten_rounds_254:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -8199,11 +8485,11 @@ ten_rounds_243:
 	VPBLENDVB   X12, X13, X5, X5
 	VMOVDQU     X5, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_245
+	JE          no_trailer_256
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_245:
+no_trailer_256:
 	JMP finish_short
 
 short_5:
@@ -8215,8 +8501,8 @@ short_5:
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_247
-	JE      twelve_rounds_246
+	JB      ten_rounds_258
+	JE      twelve_rounds_257
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -8232,7 +8518,7 @@ short_5:
 	VAESENC X8, X5, X5
 	VAESENC X8, X6, X6
 
-twelve_rounds_246:
+twelve_rounds_257:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -8248,7 +8534,7 @@ twelve_rounds_246:
 	VAESENC X8, X5, X5
 	VAESENC X8, X6, X6
 
-ten_rounds_247:
+ten_rounds_258:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -8387,11 +8673,11 @@ ten_rounds_247:
 	VPBLENDVB   X12, X13, X6, X6
 	VMOVDQU     X6, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_249
+	JE          no_trailer_260
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_249:
+no_trailer_260:
 	JMP finish_short
 
 short_6:
@@ -8404,8 +8690,8 @@ short_6:
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	VPXOR   aesniIndex<>+112(SB), X8, X7
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_251
-	JE      twelve_rounds_250
+	JB      ten_rounds_262
+	JE      twelve_rounds_261
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -8423,7 +8709,7 @@ short_6:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-twelve_rounds_250:
+twelve_rounds_261:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -8441,7 +8727,7 @@ twelve_rounds_250:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-ten_rounds_251:
+ten_rounds_262:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -8602,11 +8888,11 @@ ten_rounds_251:
 	VPBLENDVB   X12, X13, X7, X7
 	VMOVDQU     X7, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_253
+	JE          no_trailer_264
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_253:
+no_trailer_264:
 finish_short:
 	VMOVQ      textBits+88(FP), X12
 	VPINSRQ    $0x01, adBits+80(FP), X12, X12
@@ -8637,9 +8923,9 @@ finish_short:
 
 finish:
 	CMPQ s+96(FP), $0x00
-	JE   no_seam_254
+	JE   no_seam_265
 	CMPQ 344(SP), $0x00
-	JE   no_seam_254
+	JE   no_seam_265
 	LEAQ 216(SP), AX
 	ANDQ $-64, AX
 	MOVQ 344(SP), DX
@@ -8647,71 +8933,97 @@ finish:
 	MOVQ 352(SP), DI
 	MOVQ 360(SP), R13
 
-move_out_255:
-	SUBQ R13, DX
-	CMPQ AX, DI
-	JE   moved_257
-	SUBQ $0x10, R13
-	JB   less_258
-	XORL CX, CX
+move_out_266:
+	SUBQ    R13, DX
+	CMPQ    AX, DI
+	JE      moved_268
+	CMPQ    R13, $0x00000040
+	JB      less_269
+	VMOVDQU (AX), X0
+	VMOVDQU X0, (DI)
+	VMOVDQU 16(AX), X0
+	VMOVDQU X0, 16(DI)
+	VMOVDQU 32(AX), X0
+	VMOVDQU X0, 32(DI)
+	VMOVDQU 48(AX), X0
+	VMOVDQU X0, 48(DI)
+	VMOVDQU -64(AX)(R13*1), X0
+	VMOVDQU X0, -64(DI)(R13*1)
+	VMOVDQU -48(AX)(R13*1), X0
+	VMOVDQU X0, -48(DI)(R13*1)
+	VMOVDQU -32(AX)(R13*1), X0
+	VMOVDQU X0, -32(DI)(R13*1)
+	VMOVDQU -16(AX)(R13*1), X0
+	VMOVDQU X0, -16(DI)(R13*1)
+	JMP     moved_268
 
-move_259:
-	VMOVDQU (AX)(CX*1), X0
-	VMOVDQU X0, (DI)(CX*1)
-	ADDQ    $0x10, CX
-	CMPQ    CX, R13
-	JB      move_259
-	VMOVDQU (AX)(R13*1), X0
-	VMOVDQU X0, (DI)(R13*1)
-	ADDQ    $0x10, R13
-	JMP     moved_257
+less_269:
+	CMPQ    R13, $0x00000020
+	JB      less_270
+	VMOVDQU (AX), X0
+	VMOVDQU X0, (DI)
+	VMOVDQU 16(AX), X0
+	VMOVDQU X0, 16(DI)
+	VMOVDQU -32(AX)(R13*1), X0
+	VMOVDQU X0, -32(DI)(R13*1)
+	VMOVDQU -16(AX)(R13*1), X0
+	VMOVDQU X0, -16(DI)(R13*1)
+	JMP     moved_268
 
-less_258:
-	ADDQ $0x10, R13
-	CMPQ R13, $0x08
-	JB   less_260
+less_270:
+	CMPQ    R13, $0x00000010
+	JB      less_271
+	VMOVDQU (AX), X0
+	VMOVDQU X0, (DI)
+	VMOVDQU -16(AX)(R13*1), X0
+	VMOVDQU X0, -16(DI)(R13*1)
+	JMP     moved_268
+
+less_271:
+	CMPQ R13, $0x00000008
+	JB   less_272
 	MOVQ (AX), CX
 	MOVQ CX, (DI)
 	MOVQ -8(AX)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_257
+	JMP  moved_268
 
-less_260:
-	CMPQ R13, $0x04
-	JB   less_261
+less_272:
+	CMPQ R13, $0x00000004
+	JB   less_273
 	MOVL (AX), CX
 	MOVL CX, (DI)
 	MOVL -4(AX)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_257
+	JMP  moved_268
 
-less_261:
-	CMPQ R13, $0x02
-	JB   less_262
+less_273:
+	CMPQ R13, $0x00000002
+	JB   less_274
 	MOVW (AX), CX
 	MOVW CX, (DI)
 	MOVW -2(AX)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_257
+	JMP  moved_268
 
-less_262:
+less_274:
 	TESTQ R13, R13
-	JZ    moved_257
+	JZ    moved_268
 	MOVB  (AX), CL
 	MOVB  CL, (DI)
 
-moved_257:
+moved_268:
 	ADDQ  R13, AX
 	TESTQ DX, DX
-	JZ    moved_out_256
+	JZ    moved_out_267
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_264
+	JNZ   taken_276
 
-empty_263:
+empty_275:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      moved_out_256
+	JZ      moved_out_267
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -8721,18 +9033,18 @@ empty_263:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_263
+	JZ      empty_275
 
-taken_264:
+taken_276:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
 	MOVQ    144(SP), DI
 	ADDQ    R13, 144(SP)
 	SUBQ    R13, 152(SP)
-	JMP     move_out_255
+	JMP     move_out_266
 
-moved_out_256:
-no_seam_254:
+moved_out_267:
+no_seam_265:
 	VPXOR      X11, X9, X15
 	VPXOR      X15, X10, X10
 	VMOVQ      textBits+88(FP), X12

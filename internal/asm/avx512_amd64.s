@@ -1203,62 +1203,88 @@ taken_12:
 	JMP   next
 
 seam_10:
-	MOVQ DX, R13
-	CMPQ SI, DI
-	JE   moved_15
-	SUBQ $0x20, R13
-	JB   less_16
-	XORL CX, CX
-
-move_17:
-	VMOVDQU (SI)(CX*1), Y0
-	VMOVDQU Y0, (DI)(CX*1)
-	ADDQ    $0x20, CX
-	CMPQ    CX, R13
-	JB      move_17
-	VMOVDQU (SI)(R13*1), Y0
-	VMOVDQU Y0, (DI)(R13*1)
-	ADDQ    $0x20, R13
+	MOVQ    DX, R13
+	CMPQ    SI, DI
+	JE      moved_15
+	CMPQ    R13, $0x00000080
+	JB      less_16
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU 32(SI), Y0
+	VMOVDQU Y0, 32(DI)
+	VMOVDQU 64(SI), Y0
+	VMOVDQU Y0, 64(DI)
+	VMOVDQU 96(SI), Y0
+	VMOVDQU Y0, 96(DI)
+	VMOVDQU -128(SI)(R13*1), Y0
+	VMOVDQU Y0, -128(DI)(R13*1)
+	VMOVDQU -96(SI)(R13*1), Y0
+	VMOVDQU Y0, -96(DI)(R13*1)
+	VMOVDQU -64(SI)(R13*1), Y0
+	VMOVDQU Y0, -64(DI)(R13*1)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(DI)(R13*1)
 	JMP     moved_15
 
 less_16:
-	ADDQ    $0x20, R13
-	CMPQ    R13, $0x10
+	CMPQ    R13, $0x00000040
+	JB      less_17
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU 32(SI), Y0
+	VMOVDQU Y0, 32(DI)
+	VMOVDQU -64(SI)(R13*1), Y0
+	VMOVDQU Y0, -64(DI)(R13*1)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(DI)(R13*1)
+	JMP     moved_15
+
+less_17:
+	CMPQ    R13, $0x00000020
 	JB      less_18
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(DI)(R13*1)
+	JMP     moved_15
+
+less_18:
+	CMPQ    R13, $0x00000010
+	JB      less_19
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
 	JMP     moved_15
 
-less_18:
-	CMPQ R13, $0x08
-	JB   less_19
+less_19:
+	CMPQ R13, $0x00000008
+	JB   less_20
 	MOVQ (SI), CX
 	MOVQ CX, (DI)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
 	JMP  moved_15
 
-less_19:
-	CMPQ R13, $0x04
-	JB   less_20
+less_20:
+	CMPQ R13, $0x00000004
+	JB   less_21
 	MOVL (SI), CX
 	MOVL CX, (DI)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
 	JMP  moved_15
 
-less_20:
-	CMPQ R13, $0x02
-	JB   less_21
+less_21:
+	CMPQ R13, $0x00000002
+	JB   less_22
 	MOVW (SI), CX
 	MOVW CX, (DI)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
 	JMP  moved_15
 
-less_21:
+less_22:
 	TESTQ R13, R13
 	JZ    moved_15
 	MOVB  (SI), CL
@@ -1268,9 +1294,9 @@ moved_15:
 fill_13:
 	MOVQ  24(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_23
+	JNZ   taken_24
 
-empty_22:
+empty_23:
 	MOVQ    8(SP), R13
 	TESTQ   R13, R13
 	JZ      filled_14
@@ -1283,9 +1309,9 @@ empty_22:
 	MOVQ    CX, 16(SP)
 	MOVQ    R13, 24(SP)
 	TESTQ   R13, R13
-	JZ      empty_22
+	JZ      empty_23
 
-taken_23:
+taken_24:
 	MOVL    $0x00000100, CX
 	SUBQ    DX, CX
 	CMPQ    R13, CX
@@ -1296,66 +1322,92 @@ taken_23:
 	LEAQ    (DI)(DX*1), AX
 	ADDQ    R13, DX
 	CMPQ    SI, AX
-	JE      moved_24
-	SUBQ    $0x20, R13
-	JB      less_25
-	XORL    CX, CX
+	JE      moved_25
+	CMPQ    R13, $0x00000080
+	JB      less_26
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (AX)
+	VMOVDQU 32(SI), Y0
+	VMOVDQU Y0, 32(AX)
+	VMOVDQU 64(SI), Y0
+	VMOVDQU Y0, 64(AX)
+	VMOVDQU 96(SI), Y0
+	VMOVDQU Y0, 96(AX)
+	VMOVDQU -128(SI)(R13*1), Y0
+	VMOVDQU Y0, -128(AX)(R13*1)
+	VMOVDQU -96(SI)(R13*1), Y0
+	VMOVDQU Y0, -96(AX)(R13*1)
+	VMOVDQU -64(SI)(R13*1), Y0
+	VMOVDQU Y0, -64(AX)(R13*1)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(AX)(R13*1)
+	JMP     moved_25
 
-move_26:
-	VMOVDQU (SI)(CX*1), Y0
-	VMOVDQU Y0, (AX)(CX*1)
-	ADDQ    $0x20, CX
-	CMPQ    CX, R13
-	JB      move_26
-	VMOVDQU (SI)(R13*1), Y0
-	VMOVDQU Y0, (AX)(R13*1)
-	ADDQ    $0x20, R13
-	JMP     moved_24
-
-less_25:
-	ADDQ    $0x20, R13
-	CMPQ    R13, $0x10
+less_26:
+	CMPQ    R13, $0x00000040
 	JB      less_27
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (AX)
+	VMOVDQU 32(SI), Y0
+	VMOVDQU Y0, 32(AX)
+	VMOVDQU -64(SI)(R13*1), Y0
+	VMOVDQU Y0, -64(AX)(R13*1)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(AX)(R13*1)
+	JMP     moved_25
+
+less_27:
+	CMPQ    R13, $0x00000020
+	JB      less_28
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (AX)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(AX)(R13*1)
+	JMP     moved_25
+
+less_28:
+	CMPQ    R13, $0x00000010
+	JB      less_29
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (AX)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(AX)(R13*1)
-	JMP     moved_24
+	JMP     moved_25
 
-less_27:
-	CMPQ R13, $0x08
-	JB   less_28
+less_29:
+	CMPQ R13, $0x00000008
+	JB   less_30
 	MOVQ (SI), CX
 	MOVQ CX, (AX)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(AX)(R13*1)
-	JMP  moved_24
+	JMP  moved_25
 
-less_28:
-	CMPQ R13, $0x04
-	JB   less_29
+less_30:
+	CMPQ R13, $0x00000004
+	JB   less_31
 	MOVL (SI), CX
 	MOVL CX, (AX)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(AX)(R13*1)
-	JMP  moved_24
+	JMP  moved_25
 
-less_29:
-	CMPQ R13, $0x02
-	JB   less_30
+less_31:
+	CMPQ R13, $0x00000002
+	JB   less_32
 	MOVW (SI), CX
 	MOVW CX, (AX)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(AX)(R13*1)
-	JMP  moved_24
+	JMP  moved_25
 
-less_30:
+less_32:
 	TESTQ R13, R13
-	JZ    moved_24
+	JZ    moved_25
 	MOVB  (SI), CL
 	MOVB  CL, (AX)
 
-moved_24:
+moved_25:
 	CMPQ DX, $0x00000100
 	JB   fill_13
 
@@ -1387,8 +1439,8 @@ no_run_9:
 	MOVBLZX         trailer+40(FP), AX
 	VPBROADCASTB    AX, K4, Z22
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_32
-	JE              twelve_rounds_31
+	JB              ten_rounds_34
+	JE              twelve_rounds_33
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -1404,16 +1456,16 @@ no_run_9:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             ten_rounds_left_33
+	JMP             ten_rounds_left_35
 
-twelve_rounds_31:
+twelve_rounds_33:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-ten_rounds_left_33:
+ten_rounds_left_35:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -1424,16 +1476,16 @@ ten_rounds_left_33:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             eight_rounds_left_34
+	JMP             eight_rounds_left_36
 
-ten_rounds_32:
+ten_rounds_34:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-eight_rounds_left_34:
+eight_rounds_left_36:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VMOVDQU64       (BX), Z24
@@ -1570,8 +1622,8 @@ rest_3:
 	MOVBLZX         trailer+40(FP), AX
 	VPBROADCASTB    AX, K4, Z22
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_36
-	JE              twelve_rounds_35
+	JB              ten_rounds_38
+	JE              twelve_rounds_37
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -1584,15 +1636,15 @@ rest_3:
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
-	JMP             ten_rounds_left_37
+	JMP             ten_rounds_left_39
 
-twelve_rounds_35:
+twelve_rounds_37:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 
-ten_rounds_left_37:
+ten_rounds_left_39:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -1601,15 +1653,15 @@ ten_rounds_left_37:
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
-	JMP             eight_rounds_left_38
+	JMP             eight_rounds_left_40
 
-ten_rounds_36:
+ten_rounds_38:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 
-eight_rounds_left_38:
+eight_rounds_left_40:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VMOVDQU64       (BX), Z24
@@ -1726,8 +1778,8 @@ rest_2:
 	MOVBLZX         trailer+40(FP), AX
 	VPBROADCASTB    AX, K4, Z22
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_40
-	JE              twelve_rounds_39
+	JB              ten_rounds_42
+	JE              twelve_rounds_41
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -1737,28 +1789,28 @@ rest_2:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
-	JMP             ten_rounds_left_41
+	JMP             ten_rounds_left_43
 
-twelve_rounds_39:
+twelve_rounds_41:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 
-ten_rounds_left_41:
+ten_rounds_left_43:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
-	JMP             eight_rounds_left_42
+	JMP             eight_rounds_left_44
 
-ten_rounds_40:
+ten_rounds_42:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 
-eight_rounds_left_42:
+eight_rounds_left_44:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VMOVDQU64       (BX), Z24
@@ -1855,32 +1907,32 @@ rest_1:
 	MOVBLZX         trailer+40(FP), AX
 	VPBROADCASTB    AX, K4, Z22
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_44
-	JE              twelve_rounds_43
+	JB              ten_rounds_46
+	JE              twelve_rounds_45
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VBROADCASTI32X4 32(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z0, Z0
-	JMP             ten_rounds_left_45
+	JMP             ten_rounds_left_47
 
-twelve_rounds_43:
+twelve_rounds_45:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 
-ten_rounds_left_45:
+ten_rounds_left_47:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z0, Z0
-	JMP             eight_rounds_left_46
+	JMP             eight_rounds_left_48
 
-ten_rounds_44:
+ten_rounds_46:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 
-eight_rounds_left_46:
+eight_rounds_left_48:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VMOVDQU64       (BX), Z24
@@ -2017,92 +2069,118 @@ group_end:
 	JMP           next
 
 stream:
-	MOVQ 56(AX), CX
-	MOVQ CX, (SP)
-	MOVQ 64(AX), CX
-	MOVQ CX, 8(SP)
-	XORL CX, CX
-	MOVQ CX, 24(SP)
-	MOVQ 32(AX), R10
-	ADDQ $0x0f, R10
-	SHRQ $0x04, R10
-	ADDQ 48(AX), R10
-	CMPL 40(AX), $0x00
-	JNE  continue
-	ADDQ $0x02, R10
-	CMPQ DX, $0x000000e0
-	JAE  first_batch
-	MOVQ DX, R13
-	CMPQ SI, DI
-	JE   moved_49
-	SUBQ $0x20, R13
-	JB   less_50
-	XORL CX, CX
-
-move_51:
-	VMOVDQU (SI)(CX*1), Y0
-	VMOVDQU Y0, (DI)(CX*1)
-	ADDQ    $0x20, CX
-	CMPQ    CX, R13
-	JB      move_51
-	VMOVDQU (SI)(R13*1), Y0
-	VMOVDQU Y0, (DI)(R13*1)
-	ADDQ    $0x20, R13
-	JMP     moved_49
-
-less_50:
-	ADDQ    $0x20, R13
-	CMPQ    R13, $0x10
+	MOVQ    56(AX), CX
+	MOVQ    CX, (SP)
+	MOVQ    64(AX), CX
+	MOVQ    CX, 8(SP)
+	XORL    CX, CX
+	MOVQ    CX, 24(SP)
+	MOVQ    32(AX), R10
+	ADDQ    $0x0f, R10
+	SHRQ    $0x04, R10
+	ADDQ    48(AX), R10
+	CMPL    40(AX), $0x00
+	JNE     continue
+	ADDQ    $0x02, R10
+	CMPQ    DX, $0x000000e0
+	JAE     first_batch
+	MOVQ    DX, R13
+	CMPQ    SI, DI
+	JE      moved_51
+	CMPQ    R13, $0x00000080
 	JB      less_52
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU 32(SI), Y0
+	VMOVDQU Y0, 32(DI)
+	VMOVDQU 64(SI), Y0
+	VMOVDQU Y0, 64(DI)
+	VMOVDQU 96(SI), Y0
+	VMOVDQU Y0, 96(DI)
+	VMOVDQU -128(SI)(R13*1), Y0
+	VMOVDQU Y0, -128(DI)(R13*1)
+	VMOVDQU -96(SI)(R13*1), Y0
+	VMOVDQU Y0, -96(DI)(R13*1)
+	VMOVDQU -64(SI)(R13*1), Y0
+	VMOVDQU Y0, -64(DI)(R13*1)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(DI)(R13*1)
+	JMP     moved_51
+
+less_52:
+	CMPQ    R13, $0x00000040
+	JB      less_53
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU 32(SI), Y0
+	VMOVDQU Y0, 32(DI)
+	VMOVDQU -64(SI)(R13*1), Y0
+	VMOVDQU Y0, -64(DI)(R13*1)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(DI)(R13*1)
+	JMP     moved_51
+
+less_53:
+	CMPQ    R13, $0x00000020
+	JB      less_54
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(DI)(R13*1)
+	JMP     moved_51
+
+less_54:
+	CMPQ    R13, $0x00000010
+	JB      less_55
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_49
+	JMP     moved_51
 
-less_52:
-	CMPQ R13, $0x08
-	JB   less_53
+less_55:
+	CMPQ R13, $0x00000008
+	JB   less_56
 	MOVQ (SI), CX
 	MOVQ CX, (DI)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_49
+	JMP  moved_51
 
-less_53:
-	CMPQ R13, $0x04
-	JB   less_54
+less_56:
+	CMPQ R13, $0x00000004
+	JB   less_57
 	MOVL (SI), CX
 	MOVL CX, (DI)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_49
+	JMP  moved_51
 
-less_54:
-	CMPQ R13, $0x02
-	JB   less_55
+less_57:
+	CMPQ R13, $0x00000002
+	JB   less_58
 	MOVW (SI), CX
 	MOVW CX, (DI)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_49
+	JMP  moved_51
 
-less_55:
+less_58:
 	TESTQ R13, R13
-	JZ    moved_49
+	JZ    moved_51
 	MOVB  (SI), CL
 	MOVB  CL, (DI)
 
-moved_49:
-fill_47:
+moved_51:
+fill_49:
 	MOVQ  24(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_57
+	JNZ   taken_60
 
-empty_56:
+empty_59:
 	MOVQ    8(SP), R13
 	TESTQ   R13, R13
-	JZ      filled_48
+	JZ      filled_50
 	MOVQ    (SP), CX
 	ADDQ    $0x18, (SP)
 	CMPQ    R13, 8(CX)
@@ -2112,9 +2190,9 @@ empty_56:
 	MOVQ    CX, 16(SP)
 	MOVQ    R13, 24(SP)
 	TESTQ   R13, R13
-	JZ      empty_56
+	JZ      empty_59
 
-taken_57:
+taken_60:
 	MOVL    $0x000000e0, CX
 	SUBQ    DX, CX
 	CMPQ    R13, CX
@@ -2125,70 +2203,96 @@ taken_57:
 	LEAQ    (DI)(DX*1), AX
 	ADDQ    R13, DX
 	CMPQ    SI, AX
-	JE      moved_58
-	SUBQ    $0x20, R13
-	JB      less_59
-	XORL    CX, CX
+	JE      moved_61
+	CMPQ    R13, $0x00000080
+	JB      less_62
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (AX)
+	VMOVDQU 32(SI), Y0
+	VMOVDQU Y0, 32(AX)
+	VMOVDQU 64(SI), Y0
+	VMOVDQU Y0, 64(AX)
+	VMOVDQU 96(SI), Y0
+	VMOVDQU Y0, 96(AX)
+	VMOVDQU -128(SI)(R13*1), Y0
+	VMOVDQU Y0, -128(AX)(R13*1)
+	VMOVDQU -96(SI)(R13*1), Y0
+	VMOVDQU Y0, -96(AX)(R13*1)
+	VMOVDQU -64(SI)(R13*1), Y0
+	VMOVDQU Y0, -64(AX)(R13*1)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(AX)(R13*1)
+	JMP     moved_61
 
-move_60:
-	VMOVDQU (SI)(CX*1), Y0
-	VMOVDQU Y0, (AX)(CX*1)
-	ADDQ    $0x20, CX
-	CMPQ    CX, R13
-	JB      move_60
-	VMOVDQU (SI)(R13*1), Y0
-	VMOVDQU Y0, (AX)(R13*1)
-	ADDQ    $0x20, R13
-	JMP     moved_58
+less_62:
+	CMPQ    R13, $0x00000040
+	JB      less_63
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (AX)
+	VMOVDQU 32(SI), Y0
+	VMOVDQU Y0, 32(AX)
+	VMOVDQU -64(SI)(R13*1), Y0
+	VMOVDQU Y0, -64(AX)(R13*1)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(AX)(R13*1)
+	JMP     moved_61
 
-less_59:
-	ADDQ    $0x20, R13
-	CMPQ    R13, $0x10
-	JB      less_61
+less_63:
+	CMPQ    R13, $0x00000020
+	JB      less_64
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (AX)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(AX)(R13*1)
+	JMP     moved_61
+
+less_64:
+	CMPQ    R13, $0x00000010
+	JB      less_65
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (AX)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(AX)(R13*1)
-	JMP     moved_58
+	JMP     moved_61
 
-less_61:
-	CMPQ R13, $0x08
-	JB   less_62
+less_65:
+	CMPQ R13, $0x00000008
+	JB   less_66
 	MOVQ (SI), CX
 	MOVQ CX, (AX)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(AX)(R13*1)
-	JMP  moved_58
+	JMP  moved_61
 
-less_62:
-	CMPQ R13, $0x04
-	JB   less_63
+less_66:
+	CMPQ R13, $0x00000004
+	JB   less_67
 	MOVL (SI), CX
 	MOVL CX, (AX)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(AX)(R13*1)
-	JMP  moved_58
+	JMP  moved_61
 
-less_63:
-	CMPQ R13, $0x02
-	JB   less_64
+less_67:
+	CMPQ R13, $0x00000002
+	JB   less_68
 	MOVW (SI), CX
 	MOVW CX, (AX)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(AX)(R13*1)
-	JMP  moved_58
+	JMP  moved_61
 
-less_64:
+less_68:
 	TESTQ R13, R13
-	JZ    moved_58
+	JZ    moved_61
 	MOVB  (SI), CL
 	MOVB  CL, (AX)
 
-moved_58:
+moved_61:
 	CMPQ DX, $0x000000e0
-	JB   fill_47
+	JB   fill_49
 
-filled_48:
+filled_50:
 	MOVQ DI, SI
 	JMP  first_batch
 
@@ -2223,75 +2327,101 @@ continue:
 	JAE        continue_whole
 	MOVQ       DX, R13
 	CMPQ       SI, DI
-	JE         moved_67
-	SUBQ       $0x20, R13
-	JB         less_68
-	XORL       CX, CX
+	JE         moved_71
+	CMPQ       R13, $0x00000080
+	JB         less_72
+	VMOVDQU    (SI), Y0
+	VMOVDQU    Y0, (DI)
+	VMOVDQU    32(SI), Y0
+	VMOVDQU    Y0, 32(DI)
+	VMOVDQU    64(SI), Y0
+	VMOVDQU    Y0, 64(DI)
+	VMOVDQU    96(SI), Y0
+	VMOVDQU    Y0, 96(DI)
+	VMOVDQU    -128(SI)(R13*1), Y0
+	VMOVDQU    Y0, -128(DI)(R13*1)
+	VMOVDQU    -96(SI)(R13*1), Y0
+	VMOVDQU    Y0, -96(DI)(R13*1)
+	VMOVDQU    -64(SI)(R13*1), Y0
+	VMOVDQU    Y0, -64(DI)(R13*1)
+	VMOVDQU    -32(SI)(R13*1), Y0
+	VMOVDQU    Y0, -32(DI)(R13*1)
+	JMP        moved_71
 
-move_69:
-	VMOVDQU (SI)(CX*1), Y0
-	VMOVDQU Y0, (DI)(CX*1)
-	ADDQ    $0x20, CX
-	CMPQ    CX, R13
-	JB      move_69
-	VMOVDQU (SI)(R13*1), Y0
-	VMOVDQU Y0, (DI)(R13*1)
-	ADDQ    $0x20, R13
-	JMP     moved_67
+less_72:
+	CMPQ    R13, $0x00000040
+	JB      less_73
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU 32(SI), Y0
+	VMOVDQU Y0, 32(DI)
+	VMOVDQU -64(SI)(R13*1), Y0
+	VMOVDQU Y0, -64(DI)(R13*1)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(DI)(R13*1)
+	JMP     moved_71
 
-less_68:
-	ADDQ    $0x20, R13
-	CMPQ    R13, $0x10
-	JB      less_70
+less_73:
+	CMPQ    R13, $0x00000020
+	JB      less_74
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(DI)(R13*1)
+	JMP     moved_71
+
+less_74:
+	CMPQ    R13, $0x00000010
+	JB      less_75
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_67
+	JMP     moved_71
 
-less_70:
-	CMPQ R13, $0x08
-	JB   less_71
+less_75:
+	CMPQ R13, $0x00000008
+	JB   less_76
 	MOVQ (SI), CX
 	MOVQ CX, (DI)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_67
+	JMP  moved_71
 
-less_71:
-	CMPQ R13, $0x04
-	JB   less_72
+less_76:
+	CMPQ R13, $0x00000004
+	JB   less_77
 	MOVL (SI), CX
 	MOVL CX, (DI)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_67
+	JMP  moved_71
 
-less_72:
-	CMPQ R13, $0x02
-	JB   less_73
+less_77:
+	CMPQ R13, $0x00000002
+	JB   less_78
 	MOVW (SI), CX
 	MOVW CX, (DI)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_67
+	JMP  moved_71
 
-less_73:
+less_78:
 	TESTQ R13, R13
-	JZ    moved_67
+	JZ    moved_71
 	MOVB  (SI), CL
 	MOVB  CL, (DI)
 
-moved_67:
-fill_65:
+moved_71:
+fill_69:
 	MOVQ  24(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_75
+	JNZ   taken_80
 
-empty_74:
+empty_79:
 	MOVQ    8(SP), R13
 	TESTQ   R13, R13
-	JZ      filled_66
+	JZ      filled_70
 	MOVQ    (SP), CX
 	ADDQ    $0x18, (SP)
 	CMPQ    R13, 8(CX)
@@ -2301,9 +2431,9 @@ empty_74:
 	MOVQ    CX, 16(SP)
 	MOVQ    R13, 24(SP)
 	TESTQ   R13, R13
-	JZ      empty_74
+	JZ      empty_79
 
-taken_75:
+taken_80:
 	MOVL    $0x00000100, CX
 	SUBQ    DX, CX
 	CMPQ    R13, CX
@@ -2314,76 +2444,102 @@ taken_75:
 	LEAQ    (DI)(DX*1), AX
 	ADDQ    R13, DX
 	CMPQ    SI, AX
-	JE      moved_76
-	SUBQ    $0x20, R13
-	JB      less_77
-	XORL    CX, CX
+	JE      moved_81
+	CMPQ    R13, $0x00000080
+	JB      less_82
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (AX)
+	VMOVDQU 32(SI), Y0
+	VMOVDQU Y0, 32(AX)
+	VMOVDQU 64(SI), Y0
+	VMOVDQU Y0, 64(AX)
+	VMOVDQU 96(SI), Y0
+	VMOVDQU Y0, 96(AX)
+	VMOVDQU -128(SI)(R13*1), Y0
+	VMOVDQU Y0, -128(AX)(R13*1)
+	VMOVDQU -96(SI)(R13*1), Y0
+	VMOVDQU Y0, -96(AX)(R13*1)
+	VMOVDQU -64(SI)(R13*1), Y0
+	VMOVDQU Y0, -64(AX)(R13*1)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(AX)(R13*1)
+	JMP     moved_81
 
-move_78:
-	VMOVDQU (SI)(CX*1), Y0
-	VMOVDQU Y0, (AX)(CX*1)
-	ADDQ    $0x20, CX
-	CMPQ    CX, R13
-	JB      move_78
-	VMOVDQU (SI)(R13*1), Y0
-	VMOVDQU Y0, (AX)(R13*1)
-	ADDQ    $0x20, R13
-	JMP     moved_76
+less_82:
+	CMPQ    R13, $0x00000040
+	JB      less_83
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (AX)
+	VMOVDQU 32(SI), Y0
+	VMOVDQU Y0, 32(AX)
+	VMOVDQU -64(SI)(R13*1), Y0
+	VMOVDQU Y0, -64(AX)(R13*1)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(AX)(R13*1)
+	JMP     moved_81
 
-less_77:
-	ADDQ    $0x20, R13
-	CMPQ    R13, $0x10
-	JB      less_79
+less_83:
+	CMPQ    R13, $0x00000020
+	JB      less_84
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (AX)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(AX)(R13*1)
+	JMP     moved_81
+
+less_84:
+	CMPQ    R13, $0x00000010
+	JB      less_85
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (AX)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(AX)(R13*1)
-	JMP     moved_76
+	JMP     moved_81
 
-less_79:
-	CMPQ R13, $0x08
-	JB   less_80
+less_85:
+	CMPQ R13, $0x00000008
+	JB   less_86
 	MOVQ (SI), CX
 	MOVQ CX, (AX)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(AX)(R13*1)
-	JMP  moved_76
+	JMP  moved_81
 
-less_80:
-	CMPQ R13, $0x04
-	JB   less_81
+less_86:
+	CMPQ R13, $0x00000004
+	JB   less_87
 	MOVL (SI), CX
 	MOVL CX, (AX)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(AX)(R13*1)
-	JMP  moved_76
+	JMP  moved_81
 
-less_81:
-	CMPQ R13, $0x02
-	JB   less_82
+less_87:
+	CMPQ R13, $0x00000002
+	JB   less_88
 	MOVW (SI), CX
 	MOVW CX, (AX)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(AX)(R13*1)
-	JMP  moved_76
+	JMP  moved_81
 
-less_82:
+less_88:
 	TESTQ R13, R13
-	JZ    moved_76
+	JZ    moved_81
 	MOVB  (SI), CL
 	MOVB  CL, (AX)
 
-moved_76:
+moved_81:
 	CMPQ DX, $0x00000100
-	JB   fill_65
+	JB   fill_69
 
-filled_66:
+filled_70:
 	MOVQ DI, SI
 
 continue_whole:
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_84
-	JE              twelve_rounds_83
+	JB              ten_rounds_90
+	JE              twelve_rounds_89
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -2399,16 +2555,16 @@ continue_whole:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             ten_rounds_left_85
+	JMP             ten_rounds_left_91
 
-twelve_rounds_83:
+twelve_rounds_89:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-ten_rounds_left_85:
+ten_rounds_left_91:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -2419,16 +2575,16 @@ ten_rounds_left_85:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             eight_rounds_left_86
+	JMP             eight_rounds_left_92
 
-ten_rounds_84:
+ten_rounds_90:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-eight_rounds_left_86:
+eight_rounds_left_92:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -2532,8 +2688,8 @@ one_batch:
 	MOVBLZX         trailer+40(FP), AX
 	VPBROADCASTB    AX, K4, Z22
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_88
-	JE              twelve_rounds_87
+	JB              ten_rounds_94
+	JE              twelve_rounds_93
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -2549,16 +2705,16 @@ one_batch:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             ten_rounds_left_89
+	JMP             ten_rounds_left_95
 
-twelve_rounds_87:
+twelve_rounds_93:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-ten_rounds_left_89:
+ten_rounds_left_95:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -2569,16 +2725,16 @@ ten_rounds_left_89:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             eight_rounds_left_90
+	JMP             eight_rounds_left_96
 
-ten_rounds_88:
+ten_rounds_94:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-eight_rounds_left_90:
+eight_rounds_left_96:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -2687,8 +2843,8 @@ whole_3:
 	MOVBLZX         trailer+40(FP), AX
 	VPBROADCASTB    AX, K4, Z22
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_92
-	JE              twelve_rounds_91
+	JB              ten_rounds_98
+	JE              twelve_rounds_97
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -2701,15 +2857,15 @@ whole_3:
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
-	JMP             ten_rounds_left_93
+	JMP             ten_rounds_left_99
 
-twelve_rounds_91:
+twelve_rounds_97:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 
-ten_rounds_left_93:
+ten_rounds_left_99:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -2718,15 +2874,15 @@ ten_rounds_left_93:
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
-	JMP             eight_rounds_left_94
+	JMP             eight_rounds_left_100
 
-ten_rounds_92:
+ten_rounds_98:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 
-eight_rounds_left_94:
+eight_rounds_left_100:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -2831,8 +2987,8 @@ short:
 	MOVBLZX         trailer+40(FP), AX
 	VPBROADCASTB    AX, K4, Z22
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_96
-	JE              twelve_rounds_95
+	JB              ten_rounds_102
+	JE              twelve_rounds_101
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -2842,28 +2998,28 @@ short:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
-	JMP             ten_rounds_left_97
+	JMP             ten_rounds_left_103
 
-twelve_rounds_95:
+twelve_rounds_101:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 
-ten_rounds_left_97:
+ten_rounds_left_103:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
-	JMP             eight_rounds_left_98
+	JMP             eight_rounds_left_104
 
-ten_rounds_96:
+ten_rounds_102:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 
-eight_rounds_left_98:
+eight_rounds_left_104:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -2938,32 +3094,32 @@ whole_1:
 	VPXORQ          Z22, Z22, Z22
 	VINSERTI64X4    $0x01, Y23, Z22, Z22
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_100
-	JE              twelve_rounds_99
+	JB              ten_rounds_106
+	JE              twelve_rounds_105
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VBROADCASTI32X4 32(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z0, Z0
-	JMP             ten_rounds_left_101
+	JMP             ten_rounds_left_107
 
-twelve_rounds_99:
+twelve_rounds_105:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 
-ten_rounds_left_101:
+ten_rounds_left_107:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z0, Z0
-	JMP             eight_rounds_left_102
+	JMP             eight_rounds_left_108
 
-ten_rounds_100:
+ten_rounds_106:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 
-eight_rounds_left_102:
+eight_rounds_left_108:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VBROADCASTI32X4 112(R8), Z20
@@ -3086,8 +3242,8 @@ first_batch:
 	VMOVDQU64       96(SI), Z10
 	VMOVDQU64       160(SI), Z11
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_104
-	JE              twelve_rounds_103
+	JB              ten_rounds_110
+	JE              twelve_rounds_109
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -3103,16 +3259,16 @@ first_batch:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             ten_rounds_left_105
+	JMP             ten_rounds_left_111
 
-twelve_rounds_103:
+twelve_rounds_109:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-ten_rounds_left_105:
+ten_rounds_left_111:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -3123,16 +3279,16 @@ ten_rounds_left_105:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             eight_rounds_left_106
+	JMP             eight_rounds_left_112
 
-ten_rounds_104:
+ten_rounds_110:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-eight_rounds_left_106:
+eight_rounds_left_112:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	INCL            R11
@@ -3243,8 +3399,8 @@ batch:
 	VMOVDQU64       128(SI), Z10
 	VMOVDQU64       192(SI), Z11
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_108
-	JE              twelve_rounds_107
+	JB              ten_rounds_114
+	JE              twelve_rounds_113
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -3260,16 +3416,16 @@ batch:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             ten_rounds_left_109
+	JMP             ten_rounds_left_115
 
-twelve_rounds_107:
+twelve_rounds_113:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-ten_rounds_left_109:
+ten_rounds_left_115:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -3280,16 +3436,16 @@ ten_rounds_left_109:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             eight_rounds_left_110
+	JMP             eight_rounds_left_116
 
-ten_rounds_108:
+ten_rounds_114:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-eight_rounds_left_110:
+eight_rounds_left_116:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	INCL            R11
@@ -3401,11 +3557,11 @@ next:
 	CMPQ  DX, $0x00000100
 	JAE   batch
 	CMPQ  s+96(FP), $0x00
-	JE    no_run_111
+	JE    no_run_117
 	CMPQ  408(SP), $0x00
-	JE    whole_112
+	JE    whole_118
 	TESTQ DX, DX
-	JNZ   no_run_111
+	JNZ   no_run_117
 	LEAQ  152(SP), AX
 	ANDQ  $-64, AX
 	MOVQ  408(SP), DX
@@ -3413,80 +3569,106 @@ next:
 	MOVQ  416(SP), DI
 	MOVQ  424(SP), R13
 
-move_out_114:
-	SUBQ R13, DX
-	CMPQ AX, DI
-	JE   moved_116
-	SUBQ $0x20, R13
-	JB   less_117
-	XORL CX, CX
+move_out_120:
+	SUBQ    R13, DX
+	CMPQ    AX, DI
+	JE      moved_122
+	CMPQ    R13, $0x00000080
+	JB      less_123
+	VMOVDQU (AX), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU 32(AX), Y0
+	VMOVDQU Y0, 32(DI)
+	VMOVDQU 64(AX), Y0
+	VMOVDQU Y0, 64(DI)
+	VMOVDQU 96(AX), Y0
+	VMOVDQU Y0, 96(DI)
+	VMOVDQU -128(AX)(R13*1), Y0
+	VMOVDQU Y0, -128(DI)(R13*1)
+	VMOVDQU -96(AX)(R13*1), Y0
+	VMOVDQU Y0, -96(DI)(R13*1)
+	VMOVDQU -64(AX)(R13*1), Y0
+	VMOVDQU Y0, -64(DI)(R13*1)
+	VMOVDQU -32(AX)(R13*1), Y0
+	VMOVDQU Y0, -32(DI)(R13*1)
+	JMP     moved_122
 
-move_118:
-	VMOVDQU (AX)(CX*1), Y0
-	VMOVDQU Y0, (DI)(CX*1)
-	ADDQ    $0x20, CX
-	CMPQ    CX, R13
-	JB      move_118
-	VMOVDQU (AX)(R13*1), Y0
-	VMOVDQU Y0, (DI)(R13*1)
-	ADDQ    $0x20, R13
-	JMP     moved_116
+less_123:
+	CMPQ    R13, $0x00000040
+	JB      less_124
+	VMOVDQU (AX), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU 32(AX), Y0
+	VMOVDQU Y0, 32(DI)
+	VMOVDQU -64(AX)(R13*1), Y0
+	VMOVDQU Y0, -64(DI)(R13*1)
+	VMOVDQU -32(AX)(R13*1), Y0
+	VMOVDQU Y0, -32(DI)(R13*1)
+	JMP     moved_122
 
-less_117:
-	ADDQ    $0x20, R13
-	CMPQ    R13, $0x10
-	JB      less_119
+less_124:
+	CMPQ    R13, $0x00000020
+	JB      less_125
+	VMOVDQU (AX), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU -32(AX)(R13*1), Y0
+	VMOVDQU Y0, -32(DI)(R13*1)
+	JMP     moved_122
+
+less_125:
+	CMPQ    R13, $0x00000010
+	JB      less_126
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_116
+	JMP     moved_122
 
-less_119:
-	CMPQ R13, $0x08
-	JB   less_120
+less_126:
+	CMPQ R13, $0x00000008
+	JB   less_127
 	MOVQ (AX), CX
 	MOVQ CX, (DI)
 	MOVQ -8(AX)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_116
+	JMP  moved_122
 
-less_120:
-	CMPQ R13, $0x04
-	JB   less_121
+less_127:
+	CMPQ R13, $0x00000004
+	JB   less_128
 	MOVL (AX), CX
 	MOVL CX, (DI)
 	MOVL -4(AX)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_116
+	JMP  moved_122
 
-less_121:
-	CMPQ R13, $0x02
-	JB   less_122
+less_128:
+	CMPQ R13, $0x00000002
+	JB   less_129
 	MOVW (AX), CX
 	MOVW CX, (DI)
 	MOVW -2(AX)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_116
+	JMP  moved_122
 
-less_122:
+less_129:
 	TESTQ R13, R13
-	JZ    moved_116
+	JZ    moved_122
 	MOVB  (AX), CL
 	MOVB  CL, (DI)
 
-moved_116:
+moved_122:
 	ADDQ  R13, AX
 	TESTQ DX, DX
-	JZ    moved_out_115
+	JZ    moved_out_121
 	MOVQ  88(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_124
+	JNZ   taken_131
 
-empty_123:
+empty_130:
 	MOVQ    72(SP), R13
 	TESTQ   R13, R13
-	JZ      moved_out_115
+	JZ      moved_out_121
 	MOVQ    64(SP), CX
 	ADDQ    $0x18, 64(SP)
 	CMPQ    R13, 8(CX)
@@ -3496,28 +3678,28 @@ empty_123:
 	MOVQ    CX, 80(SP)
 	MOVQ    R13, 88(SP)
 	TESTQ   R13, R13
-	JZ      empty_123
+	JZ      empty_130
 
-taken_124:
+taken_131:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
 	MOVQ    80(SP), DI
 	ADDQ    R13, 80(SP)
 	SUBQ    R13, 88(SP)
-	JMP     move_out_114
+	JMP     move_out_120
 
-moved_out_115:
+moved_out_121:
 	JMP next
 
-whole_112:
+whole_118:
 	MOVQ  88(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_126
+	JNZ   taken_133
 
-empty_125:
+empty_132:
 	MOVQ    72(SP), R13
 	TESTQ   R13, R13
-	JZ      no_run_111
+	JZ      no_run_117
 	MOVQ    64(SP), CX
 	ADDQ    $0x18, 64(SP)
 	CMPQ    R13, 8(CX)
@@ -3527,17 +3709,17 @@ empty_125:
 	MOVQ    CX, 80(SP)
 	MOVQ    R13, 88(SP)
 	TESTQ   R13, R13
-	JZ      empty_125
+	JZ      empty_132
 
-taken_126:
+taken_133:
 	TESTQ DX, DX
-	JNZ   seam_113
+	JNZ   seam_119
 	MOVQ  80(SP), DI
 	MOVQ  R13, DX
 	MOVQ  $0x00000000, 88(SP)
 	JMP   next
 
-seam_113:
+seam_119:
 	MOVQ    DI, 416(SP)
 	MOVQ    DX, 424(SP)
 	ADDQ    88(SP), DX
@@ -3550,7 +3732,7 @@ seam_113:
 	ANDQ    $-64, DI
 	JMP     next
 
-no_run_111:
+no_run_117:
 	MOVQ            trailer+40(FP), R13
 	ADDQ            DX, R13
 	TESTQ           R13, R13
@@ -3573,8 +3755,8 @@ no_run_111:
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      192(SI), K3, Z11
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_128
-	JE              twelve_rounds_127
+	JB              ten_rounds_135
+	JE              twelve_rounds_134
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -3590,16 +3772,16 @@ no_run_111:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             ten_rounds_left_129
+	JMP             ten_rounds_left_136
 
-twelve_rounds_127:
+twelve_rounds_134:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-ten_rounds_left_129:
+ten_rounds_left_136:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -3610,16 +3792,16 @@ ten_rounds_left_129:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             eight_rounds_left_130
+	JMP             eight_rounds_left_137
 
-ten_rounds_128:
+ten_rounds_135:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-eight_rounds_left_130:
+eight_rounds_left_137:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VPSHUFB         Z15, Z8, Z23
@@ -3711,12 +3893,12 @@ eight_rounds_left_130:
 	VAESENCLAST     Z31, Z3, Z3
 	VMOVDQU8        Z3, K2, 192(DI)
 	CMPQ            trailer+40(FP), $0x00
-	JE              no_trailer_131
+	JE              no_trailer_138
 	VMOVDQU64       Z3, (SP)
 	MOVBLZX         -192(SP)(DX*1), AX
 	MOVQ            AX, last+112(FP)
 
-no_trailer_131:
+no_trailer_138:
 	JMP finish_long
 
 rest_3:
@@ -3731,8 +3913,8 @@ rest_3:
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      128(SI), K3, Z10
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_133
-	JE              twelve_rounds_132
+	JB              ten_rounds_140
+	JE              twelve_rounds_139
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -3745,15 +3927,15 @@ rest_3:
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
-	JMP             ten_rounds_left_134
+	JMP             ten_rounds_left_141
 
-twelve_rounds_132:
+twelve_rounds_139:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 
-ten_rounds_left_134:
+ten_rounds_left_141:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -3762,15 +3944,15 @@ ten_rounds_left_134:
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
-	JMP             eight_rounds_left_135
+	JMP             eight_rounds_left_142
 
-ten_rounds_133:
+ten_rounds_140:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 
-eight_rounds_left_135:
+eight_rounds_left_142:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VPSHUFB         Z15, Z8, Z23
@@ -3842,12 +4024,12 @@ eight_rounds_left_135:
 	VAESENCLAST     Z30, Z2, Z2
 	VMOVDQU8        Z2, K2, 128(DI)
 	CMPQ            trailer+40(FP), $0x00
-	JE              no_trailer_136
+	JE              no_trailer_143
 	VMOVDQU64       Z2, (SP)
 	MOVBLZX         -128(SP)(DX*1), AX
 	MOVQ            AX, last+112(FP)
 
-no_trailer_136:
+no_trailer_143:
 	JMP finish_long
 
 rest_2:
@@ -3861,8 +4043,8 @@ rest_2:
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      64(SI), K3, Z9
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_138
-	JE              twelve_rounds_137
+	JB              ten_rounds_145
+	JE              twelve_rounds_144
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -3872,28 +4054,28 @@ rest_2:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
-	JMP             ten_rounds_left_139
+	JMP             ten_rounds_left_146
 
-twelve_rounds_137:
+twelve_rounds_144:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 
-ten_rounds_left_139:
+ten_rounds_left_146:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
-	JMP             eight_rounds_left_140
+	JMP             eight_rounds_left_147
 
-ten_rounds_138:
+ten_rounds_145:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 
-eight_rounds_left_140:
+eight_rounds_left_147:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VPSHUFB         Z15, Z8, Z23
@@ -3945,12 +4127,12 @@ eight_rounds_left_140:
 	VAESENCLAST     Z29, Z1, Z1
 	VMOVDQU8        Z1, K2, 64(DI)
 	CMPQ            trailer+40(FP), $0x00
-	JE              no_trailer_141
+	JE              no_trailer_148
 	VMOVDQU64       Z1, (SP)
 	MOVBLZX         -64(SP)(DX*1), AX
 	MOVQ            AX, last+112(FP)
 
-no_trailer_141:
+no_trailer_148:
 	JMP finish_long
 
 rest_1:
@@ -3963,32 +4145,32 @@ rest_1:
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      (SI), K3, Z8
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_143
-	JE              twelve_rounds_142
+	JB              ten_rounds_150
+	JE              twelve_rounds_149
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VBROADCASTI32X4 32(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z0, Z0
-	JMP             ten_rounds_left_144
+	JMP             ten_rounds_left_151
 
-twelve_rounds_142:
+twelve_rounds_149:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 
-ten_rounds_left_144:
+ten_rounds_left_151:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z0, Z0
-	JMP             eight_rounds_left_145
+	JMP             eight_rounds_left_152
 
-ten_rounds_143:
+ten_rounds_150:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 
-eight_rounds_left_145:
+eight_rounds_left_152:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VPSHUFB         Z15, Z8, Z23
@@ -4020,12 +4202,12 @@ eight_rounds_left_145:
 	VAESENCLAST     Z28, Z0, Z0
 	VMOVDQU8        Z0, K2, (DI)
 	CMPQ            trailer+40(FP), $0x00
-	JE              no_trailer_146
+	JE              no_trailer_153
 	VMOVDQU64       Z0, (SP)
 	MOVBLZX         (SP)(DX*1), AX
 	MOVQ            AX, last+112(FP)
 
-no_trailer_146:
+no_trailer_153:
 	JMP finish_long
 
 group_end:
@@ -4053,9 +4235,9 @@ group_end:
 
 suspend:
 	CMPQ s+96(FP), $0x00
-	JE   no_seam_147
+	JE   no_seam_154
 	CMPQ 408(SP), $0x00
-	JE   no_seam_147
+	JE   no_seam_154
 	LEAQ 152(SP), AX
 	ANDQ $-64, AX
 	MOVQ 408(SP), DX
@@ -4063,80 +4245,106 @@ suspend:
 	MOVQ 416(SP), DI
 	MOVQ 424(SP), R13
 
-move_out_148:
-	SUBQ R13, DX
-	CMPQ AX, DI
-	JE   moved_150
-	SUBQ $0x20, R13
-	JB   less_151
-	XORL CX, CX
+move_out_155:
+	SUBQ    R13, DX
+	CMPQ    AX, DI
+	JE      moved_157
+	CMPQ    R13, $0x00000080
+	JB      less_158
+	VMOVDQU (AX), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU 32(AX), Y0
+	VMOVDQU Y0, 32(DI)
+	VMOVDQU 64(AX), Y0
+	VMOVDQU Y0, 64(DI)
+	VMOVDQU 96(AX), Y0
+	VMOVDQU Y0, 96(DI)
+	VMOVDQU -128(AX)(R13*1), Y0
+	VMOVDQU Y0, -128(DI)(R13*1)
+	VMOVDQU -96(AX)(R13*1), Y0
+	VMOVDQU Y0, -96(DI)(R13*1)
+	VMOVDQU -64(AX)(R13*1), Y0
+	VMOVDQU Y0, -64(DI)(R13*1)
+	VMOVDQU -32(AX)(R13*1), Y0
+	VMOVDQU Y0, -32(DI)(R13*1)
+	JMP     moved_157
 
-move_152:
-	VMOVDQU (AX)(CX*1), Y0
-	VMOVDQU Y0, (DI)(CX*1)
-	ADDQ    $0x20, CX
-	CMPQ    CX, R13
-	JB      move_152
-	VMOVDQU (AX)(R13*1), Y0
-	VMOVDQU Y0, (DI)(R13*1)
-	ADDQ    $0x20, R13
-	JMP     moved_150
+less_158:
+	CMPQ    R13, $0x00000040
+	JB      less_159
+	VMOVDQU (AX), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU 32(AX), Y0
+	VMOVDQU Y0, 32(DI)
+	VMOVDQU -64(AX)(R13*1), Y0
+	VMOVDQU Y0, -64(DI)(R13*1)
+	VMOVDQU -32(AX)(R13*1), Y0
+	VMOVDQU Y0, -32(DI)(R13*1)
+	JMP     moved_157
 
-less_151:
-	ADDQ    $0x20, R13
-	CMPQ    R13, $0x10
-	JB      less_153
+less_159:
+	CMPQ    R13, $0x00000020
+	JB      less_160
+	VMOVDQU (AX), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU -32(AX)(R13*1), Y0
+	VMOVDQU Y0, -32(DI)(R13*1)
+	JMP     moved_157
+
+less_160:
+	CMPQ    R13, $0x00000010
+	JB      less_161
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_150
+	JMP     moved_157
 
-less_153:
-	CMPQ R13, $0x08
-	JB   less_154
+less_161:
+	CMPQ R13, $0x00000008
+	JB   less_162
 	MOVQ (AX), CX
 	MOVQ CX, (DI)
 	MOVQ -8(AX)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_150
+	JMP  moved_157
 
-less_154:
-	CMPQ R13, $0x04
-	JB   less_155
+less_162:
+	CMPQ R13, $0x00000004
+	JB   less_163
 	MOVL (AX), CX
 	MOVL CX, (DI)
 	MOVL -4(AX)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_150
+	JMP  moved_157
 
-less_155:
-	CMPQ R13, $0x02
-	JB   less_156
+less_163:
+	CMPQ R13, $0x00000002
+	JB   less_164
 	MOVW (AX), CX
 	MOVW CX, (DI)
 	MOVW -2(AX)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_150
+	JMP  moved_157
 
-less_156:
+less_164:
 	TESTQ R13, R13
-	JZ    moved_150
+	JZ    moved_157
 	MOVB  (AX), CL
 	MOVB  CL, (DI)
 
-moved_150:
+moved_157:
 	ADDQ  R13, AX
 	TESTQ DX, DX
-	JZ    moved_out_149
+	JZ    moved_out_156
 	MOVQ  88(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_158
+	JNZ   taken_166
 
-empty_157:
+empty_165:
 	MOVQ    72(SP), R13
 	TESTQ   R13, R13
-	JZ      moved_out_149
+	JZ      moved_out_156
 	MOVQ    64(SP), CX
 	ADDQ    $0x18, 64(SP)
 	CMPQ    R13, 8(CX)
@@ -4146,18 +4354,18 @@ empty_157:
 	MOVQ    CX, 80(SP)
 	MOVQ    R13, 88(SP)
 	TESTQ   R13, R13
-	JZ      empty_157
+	JZ      empty_165
 
-taken_158:
+taken_166:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
 	MOVQ    80(SP), DI
 	ADDQ    R13, 80(SP)
 	SUBQ    R13, 88(SP)
-	JMP     move_out_148
+	JMP     move_out_155
 
-moved_out_149:
-no_seam_147:
+moved_out_156:
+no_seam_154:
 	MOVQ      s+96(FP), AX
 	VMOVDQU64 X19, (AX)
 	VMOVDQU64 X16, 16(AX)
@@ -4255,8 +4463,8 @@ one_batch:
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      160(SI), K3, Z11
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_160
-	JE              twelve_rounds_159
+	JB              ten_rounds_168
+	JE              twelve_rounds_167
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -4272,16 +4480,16 @@ one_batch:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             ten_rounds_left_161
+	JMP             ten_rounds_left_169
 
-twelve_rounds_159:
+twelve_rounds_167:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-ten_rounds_left_161:
+ten_rounds_left_169:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -4292,16 +4500,16 @@ ten_rounds_left_161:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             eight_rounds_left_162
+	JMP             eight_rounds_left_170
 
-ten_rounds_160:
+ten_rounds_168:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-eight_rounds_left_162:
+eight_rounds_left_170:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VPSHUFB         avx512TextReversal<>+0(SB), Z8, Z23
@@ -4393,12 +4601,12 @@ eight_rounds_left_162:
 	VAESENCLAST     Z31, Z3, Z3
 	VMOVDQU8        Z3, K2, 160(DI)
 	CMPQ            trailer+40(FP), $0x00
-	JE              no_trailer_163
+	JE              no_trailer_171
 	VMOVDQU64       Z3, (SP)
 	MOVBLZX         -160(SP)(DX*1), AX
 	MOVQ            AX, last+112(FP)
 
-no_trailer_163:
+no_trailer_171:
 	JMP finish
 
 whole_3:
@@ -4414,8 +4622,8 @@ whole_3:
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      96(SI), K3, Z10
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_165
-	JE              twelve_rounds_164
+	JB              ten_rounds_173
+	JE              twelve_rounds_172
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -4428,15 +4636,15 @@ whole_3:
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
-	JMP             ten_rounds_left_166
+	JMP             ten_rounds_left_174
 
-twelve_rounds_164:
+twelve_rounds_172:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 
-ten_rounds_left_166:
+ten_rounds_left_174:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -4445,15 +4653,15 @@ ten_rounds_left_166:
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
-	JMP             eight_rounds_left_167
+	JMP             eight_rounds_left_175
 
-ten_rounds_165:
+ten_rounds_173:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 
-eight_rounds_left_167:
+eight_rounds_left_175:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VPSHUFB         avx512TextReversal<>+0(SB), Z8, Z23
@@ -4525,12 +4733,12 @@ eight_rounds_left_167:
 	VAESENCLAST     Z30, Z2, Z2
 	VMOVDQU8        Z2, K2, 96(DI)
 	CMPQ            trailer+40(FP), $0x00
-	JE              no_trailer_168
+	JE              no_trailer_176
 	VMOVDQU64       Z2, (SP)
 	MOVBLZX         -96(SP)(DX*1), AX
 	MOVQ            AX, last+112(FP)
 
-no_trailer_168:
+no_trailer_176:
 	JMP finish
 
 short:
@@ -4561,8 +4769,8 @@ short:
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      32(SI), K3, Z9
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_170
-	JE              twelve_rounds_169
+	JB              ten_rounds_178
+	JE              twelve_rounds_177
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -4572,28 +4780,28 @@ short:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
-	JMP             ten_rounds_left_171
+	JMP             ten_rounds_left_179
 
-twelve_rounds_169:
+twelve_rounds_177:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 
-ten_rounds_left_171:
+ten_rounds_left_179:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
-	JMP             eight_rounds_left_172
+	JMP             eight_rounds_left_180
 
-ten_rounds_170:
+ten_rounds_178:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 
-eight_rounds_left_172:
+eight_rounds_left_180:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VPSHUFB         avx512TextReversal<>+0(SB), Z8, Z23
@@ -4649,12 +4857,12 @@ eight_rounds_left_172:
 	VAESENCLAST     Z29, Z1, Z1
 	VMOVDQU8        Z1, K2, 32(DI)
 	CMPQ            trailer+40(FP), $0x00
-	JE              no_trailer_173
+	JE              no_trailer_181
 	VMOVDQU64       Z1, (SP)
 	MOVBLZX         -32(SP)(DX*1), AX
 	MOVQ            AX, last+112(FP)
 
-no_trailer_173:
+no_trailer_181:
 	JMP finish
 
 whole_1:
@@ -4669,32 +4877,32 @@ whole_1:
 	VPXORQ          Z8, Z8, Z8
 	VINSERTI64X4    $0x01, Y22, Z8, Z8
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_175
-	JE              twelve_rounds_174
+	JB              ten_rounds_183
+	JE              twelve_rounds_182
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VBROADCASTI32X4 32(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z0, Z0
-	JMP             ten_rounds_left_176
+	JMP             ten_rounds_left_184
 
-twelve_rounds_174:
+twelve_rounds_182:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 
-ten_rounds_left_176:
+ten_rounds_left_184:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z0, Z0
-	JMP             eight_rounds_left_177
+	JMP             eight_rounds_left_185
 
-ten_rounds_175:
+ten_rounds_183:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 
-eight_rounds_left_177:
+eight_rounds_left_185:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VPSHUFB         avx512TextReversal<>+0(SB), Z8, Z23
@@ -4729,19 +4937,19 @@ eight_rounds_left_177:
 	VEXTRACTI64X4   $0x01, Z0, Y23
 	VMOVDQU8        Y23, K2, (DI)
 	CMPQ            trailer+40(FP), $0x00
-	JE              no_trailer_178
+	JE              no_trailer_186
 	VMOVDQU64       Y23, (SP)
 	MOVBLZX         (SP)(DX*1), AX
 	MOVQ            AX, last+112(FP)
 
-no_trailer_178:
+no_trailer_186:
 	JMP finish
 
 finish_long:
 	CMPQ s+96(FP), $0x00
-	JE   no_seam_179
+	JE   no_seam_187
 	CMPQ 408(SP), $0x00
-	JE   no_seam_179
+	JE   no_seam_187
 	LEAQ 152(SP), AX
 	ANDQ $-64, AX
 	MOVQ 408(SP), DX
@@ -4749,80 +4957,106 @@ finish_long:
 	MOVQ 416(SP), DI
 	MOVQ 424(SP), R12
 
-move_out_180:
-	SUBQ R12, DX
-	CMPQ AX, DI
-	JE   moved_182
-	SUBQ $0x20, R12
-	JB   less_183
-	XORL CX, CX
+move_out_188:
+	SUBQ    R12, DX
+	CMPQ    AX, DI
+	JE      moved_190
+	CMPQ    R12, $0x00000080
+	JB      less_191
+	VMOVDQU (AX), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU 32(AX), Y0
+	VMOVDQU Y0, 32(DI)
+	VMOVDQU 64(AX), Y0
+	VMOVDQU Y0, 64(DI)
+	VMOVDQU 96(AX), Y0
+	VMOVDQU Y0, 96(DI)
+	VMOVDQU -128(AX)(R12*1), Y0
+	VMOVDQU Y0, -128(DI)(R12*1)
+	VMOVDQU -96(AX)(R12*1), Y0
+	VMOVDQU Y0, -96(DI)(R12*1)
+	VMOVDQU -64(AX)(R12*1), Y0
+	VMOVDQU Y0, -64(DI)(R12*1)
+	VMOVDQU -32(AX)(R12*1), Y0
+	VMOVDQU Y0, -32(DI)(R12*1)
+	JMP     moved_190
 
-move_184:
-	VMOVDQU (AX)(CX*1), Y0
-	VMOVDQU Y0, (DI)(CX*1)
-	ADDQ    $0x20, CX
-	CMPQ    CX, R12
-	JB      move_184
-	VMOVDQU (AX)(R12*1), Y0
-	VMOVDQU Y0, (DI)(R12*1)
-	ADDQ    $0x20, R12
-	JMP     moved_182
+less_191:
+	CMPQ    R12, $0x00000040
+	JB      less_192
+	VMOVDQU (AX), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU 32(AX), Y0
+	VMOVDQU Y0, 32(DI)
+	VMOVDQU -64(AX)(R12*1), Y0
+	VMOVDQU Y0, -64(DI)(R12*1)
+	VMOVDQU -32(AX)(R12*1), Y0
+	VMOVDQU Y0, -32(DI)(R12*1)
+	JMP     moved_190
 
-less_183:
-	ADDQ    $0x20, R12
-	CMPQ    R12, $0x10
-	JB      less_185
+less_192:
+	CMPQ    R12, $0x00000020
+	JB      less_193
+	VMOVDQU (AX), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU -32(AX)(R12*1), Y0
+	VMOVDQU Y0, -32(DI)(R12*1)
+	JMP     moved_190
+
+less_193:
+	CMPQ    R12, $0x00000010
+	JB      less_194
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(AX)(R12*1), X0
 	VMOVDQU X0, -16(DI)(R12*1)
-	JMP     moved_182
+	JMP     moved_190
 
-less_185:
-	CMPQ R12, $0x08
-	JB   less_186
+less_194:
+	CMPQ R12, $0x00000008
+	JB   less_195
 	MOVQ (AX), CX
 	MOVQ CX, (DI)
 	MOVQ -8(AX)(R12*1), CX
 	MOVQ CX, -8(DI)(R12*1)
-	JMP  moved_182
+	JMP  moved_190
 
-less_186:
-	CMPQ R12, $0x04
-	JB   less_187
+less_195:
+	CMPQ R12, $0x00000004
+	JB   less_196
 	MOVL (AX), CX
 	MOVL CX, (DI)
 	MOVL -4(AX)(R12*1), CX
 	MOVL CX, -4(DI)(R12*1)
-	JMP  moved_182
+	JMP  moved_190
 
-less_187:
-	CMPQ R12, $0x02
-	JB   less_188
+less_196:
+	CMPQ R12, $0x00000002
+	JB   less_197
 	MOVW (AX), CX
 	MOVW CX, (DI)
 	MOVW -2(AX)(R12*1), CX
 	MOVW CX, -2(DI)(R12*1)
-	JMP  moved_182
+	JMP  moved_190
 
-less_188:
+less_197:
 	TESTQ R12, R12
-	JZ    moved_182
+	JZ    moved_190
 	MOVB  (AX), CL
 	MOVB  CL, (DI)
 
-moved_182:
+moved_190:
 	ADDQ  R12, AX
 	TESTQ DX, DX
-	JZ    moved_out_181
+	JZ    moved_out_189
 	MOVQ  88(SP), R12
 	TESTQ R12, R12
-	JNZ   taken_190
+	JNZ   taken_199
 
-empty_189:
+empty_198:
 	MOVQ    72(SP), R12
 	TESTQ   R12, R12
-	JZ      moved_out_181
+	JZ      moved_out_189
 	MOVQ    64(SP), CX
 	ADDQ    $0x18, 64(SP)
 	CMPQ    R12, 8(CX)
@@ -4832,18 +5066,18 @@ empty_189:
 	MOVQ    CX, 80(SP)
 	MOVQ    R12, 88(SP)
 	TESTQ   R12, R12
-	JZ      empty_189
+	JZ      empty_198
 
-taken_190:
+taken_199:
 	CMPQ    R12, DX
 	CMOVQHI DX, R12
 	MOVQ    80(SP), DI
 	ADDQ    R12, 80(SP)
 	SUBQ    R12, 88(SP)
-	JMP     move_out_180
+	JMP     move_out_188
 
-moved_out_181:
-no_seam_179:
+moved_out_189:
+no_seam_187:
 	VMOVQ       textBits+88(FP), X0
 	VMOVQ       adBits+80(FP), X1
 	VINSERTI128 $0x01, X1, Y0, Y0

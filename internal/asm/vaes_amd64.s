@@ -1102,62 +1102,88 @@ taken_6:
 	JMP   second_batch
 
 seam_4:
-	MOVQ DX, R13
-	CMPQ SI, DI
-	JE   moved_9
-	SUBQ $0x20, R13
-	JB   less_10
-	XORL CX, CX
-
-move_11:
-	VMOVDQU (SI)(CX*1), Y0
-	VMOVDQU Y0, (DI)(CX*1)
-	ADDQ    $0x20, CX
-	CMPQ    CX, R13
-	JB      move_11
-	VMOVDQU (SI)(R13*1), Y0
-	VMOVDQU Y0, (DI)(R13*1)
-	ADDQ    $0x20, R13
+	MOVQ    DX, R13
+	CMPQ    SI, DI
+	JE      moved_9
+	CMPQ    R13, $0x00000080
+	JB      less_10
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU 32(SI), Y0
+	VMOVDQU Y0, 32(DI)
+	VMOVDQU 64(SI), Y0
+	VMOVDQU Y0, 64(DI)
+	VMOVDQU 96(SI), Y0
+	VMOVDQU Y0, 96(DI)
+	VMOVDQU -128(SI)(R13*1), Y0
+	VMOVDQU Y0, -128(DI)(R13*1)
+	VMOVDQU -96(SI)(R13*1), Y0
+	VMOVDQU Y0, -96(DI)(R13*1)
+	VMOVDQU -64(SI)(R13*1), Y0
+	VMOVDQU Y0, -64(DI)(R13*1)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(DI)(R13*1)
 	JMP     moved_9
 
 less_10:
-	ADDQ    $0x20, R13
-	CMPQ    R13, $0x10
+	CMPQ    R13, $0x00000040
+	JB      less_11
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU 32(SI), Y0
+	VMOVDQU Y0, 32(DI)
+	VMOVDQU -64(SI)(R13*1), Y0
+	VMOVDQU Y0, -64(DI)(R13*1)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(DI)(R13*1)
+	JMP     moved_9
+
+less_11:
+	CMPQ    R13, $0x00000020
 	JB      less_12
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(DI)(R13*1)
+	JMP     moved_9
+
+less_12:
+	CMPQ    R13, $0x00000010
+	JB      less_13
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
 	JMP     moved_9
 
-less_12:
-	CMPQ R13, $0x08
-	JB   less_13
+less_13:
+	CMPQ R13, $0x00000008
+	JB   less_14
 	MOVQ (SI), CX
 	MOVQ CX, (DI)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
 	JMP  moved_9
 
-less_13:
-	CMPQ R13, $0x04
-	JB   less_14
+less_14:
+	CMPQ R13, $0x00000004
+	JB   less_15
 	MOVL (SI), CX
 	MOVL CX, (DI)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
 	JMP  moved_9
 
-less_14:
-	CMPQ R13, $0x02
-	JB   less_15
+less_15:
+	CMPQ R13, $0x00000002
+	JB   less_16
 	MOVW (SI), CX
 	MOVW CX, (DI)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
 	JMP  moved_9
 
-less_15:
+less_16:
 	TESTQ R13, R13
 	JZ    moved_9
 	MOVB  (SI), CL
@@ -1167,9 +1193,9 @@ moved_9:
 fill_7:
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_17
+	JNZ   taken_18
 
-empty_16:
+empty_17:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
 	JZ      filled_8
@@ -1182,9 +1208,9 @@ empty_16:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_16
+	JZ      empty_17
 
-taken_17:
+taken_18:
 	MOVL    $0x00000100, CX
 	SUBQ    DX, CX
 	CMPQ    R13, CX
@@ -1195,66 +1221,92 @@ taken_17:
 	LEAQ    (DI)(DX*1), AX
 	ADDQ    R13, DX
 	CMPQ    SI, AX
-	JE      moved_18
-	SUBQ    $0x20, R13
-	JB      less_19
-	XORL    CX, CX
+	JE      moved_19
+	CMPQ    R13, $0x00000080
+	JB      less_20
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (AX)
+	VMOVDQU 32(SI), Y0
+	VMOVDQU Y0, 32(AX)
+	VMOVDQU 64(SI), Y0
+	VMOVDQU Y0, 64(AX)
+	VMOVDQU 96(SI), Y0
+	VMOVDQU Y0, 96(AX)
+	VMOVDQU -128(SI)(R13*1), Y0
+	VMOVDQU Y0, -128(AX)(R13*1)
+	VMOVDQU -96(SI)(R13*1), Y0
+	VMOVDQU Y0, -96(AX)(R13*1)
+	VMOVDQU -64(SI)(R13*1), Y0
+	VMOVDQU Y0, -64(AX)(R13*1)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(AX)(R13*1)
+	JMP     moved_19
 
-move_20:
-	VMOVDQU (SI)(CX*1), Y0
-	VMOVDQU Y0, (AX)(CX*1)
-	ADDQ    $0x20, CX
-	CMPQ    CX, R13
-	JB      move_20
-	VMOVDQU (SI)(R13*1), Y0
-	VMOVDQU Y0, (AX)(R13*1)
-	ADDQ    $0x20, R13
-	JMP     moved_18
-
-less_19:
-	ADDQ    $0x20, R13
-	CMPQ    R13, $0x10
+less_20:
+	CMPQ    R13, $0x00000040
 	JB      less_21
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (AX)
+	VMOVDQU 32(SI), Y0
+	VMOVDQU Y0, 32(AX)
+	VMOVDQU -64(SI)(R13*1), Y0
+	VMOVDQU Y0, -64(AX)(R13*1)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(AX)(R13*1)
+	JMP     moved_19
+
+less_21:
+	CMPQ    R13, $0x00000020
+	JB      less_22
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (AX)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(AX)(R13*1)
+	JMP     moved_19
+
+less_22:
+	CMPQ    R13, $0x00000010
+	JB      less_23
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (AX)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(AX)(R13*1)
-	JMP     moved_18
+	JMP     moved_19
 
-less_21:
-	CMPQ R13, $0x08
-	JB   less_22
+less_23:
+	CMPQ R13, $0x00000008
+	JB   less_24
 	MOVQ (SI), CX
 	MOVQ CX, (AX)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(AX)(R13*1)
-	JMP  moved_18
+	JMP  moved_19
 
-less_22:
-	CMPQ R13, $0x04
-	JB   less_23
+less_24:
+	CMPQ R13, $0x00000004
+	JB   less_25
 	MOVL (SI), CX
 	MOVL CX, (AX)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(AX)(R13*1)
-	JMP  moved_18
+	JMP  moved_19
 
-less_23:
-	CMPQ R13, $0x02
-	JB   less_24
+less_25:
+	CMPQ R13, $0x00000002
+	JB   less_26
 	MOVW (SI), CX
 	MOVW CX, (AX)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(AX)(R13*1)
-	JMP  moved_18
+	JMP  moved_19
 
-less_24:
+less_26:
 	TESTQ R13, R13
-	JZ    moved_18
+	JZ    moved_19
 	MOVB  (SI), CL
 	MOVB  CL, (AX)
 
-moved_18:
+moved_19:
 	CMPQ DX, $0x00000100
 	JB   fill_7
 
@@ -1282,8 +1334,8 @@ second_batch_whole:
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	VPXOR          vaesIndex<>+224(SB), Y8, Y7
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_26
-	JE             twelve_rounds_25
+	JB             ten_rounds_28
+	JE             twelve_rounds_27
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -1303,7 +1355,7 @@ second_batch_whole:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-twelve_rounds_25:
+twelve_rounds_27:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -1323,7 +1375,7 @@ twelve_rounds_25:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-ten_rounds_26:
+ten_rounds_28:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -1503,7 +1555,7 @@ ten_rounds_26:
 	ADDQ           $0x00000100, BX
 	SUBQ           $0x00000010, R10
 	CMPQ           BX, 120(SP)
-	JNE            within_group_27
+	JNE            within_group_29
 	VPXOR          Y11, Y9, Y15
 	VPXOR          Y15, Y10, Y10
 	VEXTRACTI128   $0x01, Y9, X15
@@ -1536,7 +1588,7 @@ ten_rounds_26:
 	VPCLMULQDQ     $0x11, (BX), X12, X11
 	VPCLMULQDQ     $0x00, 1088(BX), X14, X10
 
-within_group_27:
+within_group_29:
 next:
 	CMPQ    DX, $0x00000100
 	JB      run_end
@@ -1559,8 +1611,8 @@ batch:
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	VPXOR          vaesIndex<>+224(SB), Y8, Y7
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_29
-	JE             twelve_rounds_28
+	JB             ten_rounds_31
+	JE             twelve_rounds_30
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -1580,7 +1632,7 @@ batch:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-twelve_rounds_28:
+twelve_rounds_30:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -1600,7 +1652,7 @@ twelve_rounds_28:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-ten_rounds_29:
+ten_rounds_31:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        -256(DI), Y12
@@ -1789,7 +1841,7 @@ ten_rounds_29:
 	ADDQ           $0x00000100, BX
 	SUBQ           $0x00000010, R10
 	CMPQ           BX, 120(SP)
-	JNE            within_group_30
+	JNE            within_group_32
 	VPXOR          Y11, Y9, Y15
 	VPXOR          Y15, Y10, Y10
 	VEXTRACTI128   $0x01, Y9, X15
@@ -1822,21 +1874,21 @@ ten_rounds_29:
 	VPCLMULQDQ     $0x11, (BX), X12, X11
 	VPCLMULQDQ     $0x00, 1088(BX), X14, X10
 
-within_group_30:
+within_group_32:
 	CMPQ DX, $0x00000100
 	JAE  batch
 
 run_end:
 	CMPQ  s+96(FP), $0x00
-	JE    no_run_31
+	JE    no_run_33
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_34
+	JNZ   taken_36
 
-empty_33:
+empty_35:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      no_run_31
+	JZ      no_run_33
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -1846,90 +1898,116 @@ empty_33:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_33
+	JZ      empty_35
 
-taken_34:
+taken_36:
 	TESTQ DX, DX
-	JNZ   seam_32
+	JNZ   seam_34
 	CMPQ  R13, $0x10
-	JB    seam_32
+	JB    seam_34
 	MOVQ  144(SP), SI
 	MOVQ  R13, DX
 	MOVQ  $0x00000000, 152(SP)
 	JMP   next
 
-seam_32:
-	MOVQ DX, R13
-	CMPQ SI, DI
-	JE   moved_37
-	SUBQ $0x20, R13
-	JB   less_38
-	XORL CX, CX
-
-move_39:
-	VMOVDQU (SI)(CX*1), Y0
-	VMOVDQU Y0, (DI)(CX*1)
-	ADDQ    $0x20, CX
-	CMPQ    CX, R13
-	JB      move_39
-	VMOVDQU (SI)(R13*1), Y0
-	VMOVDQU Y0, (DI)(R13*1)
-	ADDQ    $0x20, R13
-	JMP     moved_37
-
-less_38:
-	ADDQ    $0x20, R13
-	CMPQ    R13, $0x10
+seam_34:
+	MOVQ    DX, R13
+	CMPQ    SI, DI
+	JE      moved_39
+	CMPQ    R13, $0x00000080
 	JB      less_40
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU 32(SI), Y0
+	VMOVDQU Y0, 32(DI)
+	VMOVDQU 64(SI), Y0
+	VMOVDQU Y0, 64(DI)
+	VMOVDQU 96(SI), Y0
+	VMOVDQU Y0, 96(DI)
+	VMOVDQU -128(SI)(R13*1), Y0
+	VMOVDQU Y0, -128(DI)(R13*1)
+	VMOVDQU -96(SI)(R13*1), Y0
+	VMOVDQU Y0, -96(DI)(R13*1)
+	VMOVDQU -64(SI)(R13*1), Y0
+	VMOVDQU Y0, -64(DI)(R13*1)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(DI)(R13*1)
+	JMP     moved_39
+
+less_40:
+	CMPQ    R13, $0x00000040
+	JB      less_41
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU 32(SI), Y0
+	VMOVDQU Y0, 32(DI)
+	VMOVDQU -64(SI)(R13*1), Y0
+	VMOVDQU Y0, -64(DI)(R13*1)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(DI)(R13*1)
+	JMP     moved_39
+
+less_41:
+	CMPQ    R13, $0x00000020
+	JB      less_42
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(DI)(R13*1)
+	JMP     moved_39
+
+less_42:
+	CMPQ    R13, $0x00000010
+	JB      less_43
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_37
+	JMP     moved_39
 
-less_40:
-	CMPQ R13, $0x08
-	JB   less_41
+less_43:
+	CMPQ R13, $0x00000008
+	JB   less_44
 	MOVQ (SI), CX
 	MOVQ CX, (DI)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_37
+	JMP  moved_39
 
-less_41:
-	CMPQ R13, $0x04
-	JB   less_42
+less_44:
+	CMPQ R13, $0x00000004
+	JB   less_45
 	MOVL (SI), CX
 	MOVL CX, (DI)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_37
+	JMP  moved_39
 
-less_42:
-	CMPQ R13, $0x02
-	JB   less_43
+less_45:
+	CMPQ R13, $0x00000002
+	JB   less_46
 	MOVW (SI), CX
 	MOVW CX, (DI)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_37
+	JMP  moved_39
 
-less_43:
+less_46:
 	TESTQ R13, R13
-	JZ    moved_37
+	JZ    moved_39
 	MOVB  (SI), CL
 	MOVB  CL, (DI)
 
-moved_37:
-fill_35:
+moved_39:
+fill_37:
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_45
+	JNZ   taken_48
 
-empty_44:
+empty_47:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      filled_36
+	JZ      filled_38
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -1939,9 +2017,9 @@ empty_44:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_44
+	JZ      empty_47
 
-taken_45:
+taken_48:
 	MOVL    $0x00000100, CX
 	SUBQ    DX, CX
 	CMPQ    R13, CX
@@ -1952,74 +2030,100 @@ taken_45:
 	LEAQ    (DI)(DX*1), AX
 	ADDQ    R13, DX
 	CMPQ    SI, AX
-	JE      moved_46
-	SUBQ    $0x20, R13
-	JB      less_47
-	XORL    CX, CX
+	JE      moved_49
+	CMPQ    R13, $0x00000080
+	JB      less_50
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (AX)
+	VMOVDQU 32(SI), Y0
+	VMOVDQU Y0, 32(AX)
+	VMOVDQU 64(SI), Y0
+	VMOVDQU Y0, 64(AX)
+	VMOVDQU 96(SI), Y0
+	VMOVDQU Y0, 96(AX)
+	VMOVDQU -128(SI)(R13*1), Y0
+	VMOVDQU Y0, -128(AX)(R13*1)
+	VMOVDQU -96(SI)(R13*1), Y0
+	VMOVDQU Y0, -96(AX)(R13*1)
+	VMOVDQU -64(SI)(R13*1), Y0
+	VMOVDQU Y0, -64(AX)(R13*1)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(AX)(R13*1)
+	JMP     moved_49
 
-move_48:
-	VMOVDQU (SI)(CX*1), Y0
-	VMOVDQU Y0, (AX)(CX*1)
-	ADDQ    $0x20, CX
-	CMPQ    CX, R13
-	JB      move_48
-	VMOVDQU (SI)(R13*1), Y0
-	VMOVDQU Y0, (AX)(R13*1)
-	ADDQ    $0x20, R13
-	JMP     moved_46
+less_50:
+	CMPQ    R13, $0x00000040
+	JB      less_51
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (AX)
+	VMOVDQU 32(SI), Y0
+	VMOVDQU Y0, 32(AX)
+	VMOVDQU -64(SI)(R13*1), Y0
+	VMOVDQU Y0, -64(AX)(R13*1)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(AX)(R13*1)
+	JMP     moved_49
 
-less_47:
-	ADDQ    $0x20, R13
-	CMPQ    R13, $0x10
-	JB      less_49
+less_51:
+	CMPQ    R13, $0x00000020
+	JB      less_52
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (AX)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(AX)(R13*1)
+	JMP     moved_49
+
+less_52:
+	CMPQ    R13, $0x00000010
+	JB      less_53
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (AX)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(AX)(R13*1)
-	JMP     moved_46
+	JMP     moved_49
 
-less_49:
-	CMPQ R13, $0x08
-	JB   less_50
+less_53:
+	CMPQ R13, $0x00000008
+	JB   less_54
 	MOVQ (SI), CX
 	MOVQ CX, (AX)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(AX)(R13*1)
-	JMP  moved_46
+	JMP  moved_49
 
-less_50:
-	CMPQ R13, $0x04
-	JB   less_51
+less_54:
+	CMPQ R13, $0x00000004
+	JB   less_55
 	MOVL (SI), CX
 	MOVL CX, (AX)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(AX)(R13*1)
-	JMP  moved_46
+	JMP  moved_49
 
-less_51:
-	CMPQ R13, $0x02
-	JB   less_52
+less_55:
+	CMPQ R13, $0x00000002
+	JB   less_56
 	MOVW (SI), CX
 	MOVW CX, (AX)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(AX)(R13*1)
-	JMP  moved_46
+	JMP  moved_49
 
-less_52:
+less_56:
 	TESTQ R13, R13
-	JZ    moved_46
+	JZ    moved_49
 	MOVB  (SI), CL
 	MOVB  CL, (AX)
 
-moved_46:
+moved_49:
 	CMPQ DX, $0x00000100
-	JB   fill_35
+	JB   fill_37
 
-filled_36:
+filled_38:
 	MOVQ DI, SI
 	JMP  next
 
-no_run_31:
+no_run_33:
 	VMOVDQU    -256(DI), Y12
 	VPSHUFB    vaesReversal<>+0(SB), Y12, Y12
 	VPSHUFD    $0x4e, Y12, Y14
@@ -2052,47 +2156,47 @@ rest:
 	VPSHUFB     16(R10), X13, X13
 	VPXOR       X13, X12, X12
 	TESTB       $0x10, AL
-	JZ          alone_53
+	JZ          alone_57
 	VMOVDQU     -16(SI)(AX*1), X13
 	VINSERTI128 $0x01, X12, Y13, Y12
 
-alone_53:
+alone_57:
 	VMOVDQU Y12, 32(R9)
 	CMPQ    R12, $0x00000080
-	JHI     upper_half_54
+	JHI     upper_half_58
 	CMPQ    R12, $0x00000040
-	JHI     upper_half_55
+	JHI     upper_half_59
 	CMPQ    R12, $0x00000020
-	JHI     upper_half_56
+	JHI     upper_half_60
 	JMP     rest_1
 
-upper_half_56:
+upper_half_60:
 	JMP rest_2
 
-upper_half_55:
+upper_half_59:
 	CMPQ R12, $0x00000060
-	JHI  upper_half_57
+	JHI  upper_half_61
 	JMP  rest_3
 
-upper_half_57:
+upper_half_61:
 	JMP rest_4
 
-upper_half_54:
+upper_half_58:
 	CMPQ R12, $0x000000c0
-	JHI  upper_half_58
+	JHI  upper_half_62
 	CMPQ R12, $0x000000a0
-	JHI  upper_half_59
+	JHI  upper_half_63
 	JMP  rest_5
 
-upper_half_59:
+upper_half_63:
 	JMP rest_6
 
-upper_half_58:
+upper_half_62:
 	CMPQ R12, $0x000000e0
-	JHI  upper_half_60
+	JHI  upper_half_64
 	JMP  rest_7
 
-upper_half_60:
+upper_half_64:
 	JMP rest_8
 
 rest_1:
@@ -2105,20 +2209,20 @@ rest_1:
 	ADDL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_62
-	JE             twelve_rounds_61
+	JB             ten_rounds_66
+	JE             twelve_rounds_65
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VBROADCASTI128 32(R8), Y8
 	VAESENC        Y8, Y0, Y0
 
-twelve_rounds_61:
+twelve_rounds_65:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VBROADCASTI128 64(R8), Y8
 	VAESENC        Y8, Y0, Y0
 
-ten_rounds_62:
+ten_rounds_66:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        -224(DI), Y12
@@ -2211,10 +2315,10 @@ ten_rounds_62:
 	VMOVDQU        X0, (DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_63
+	JZ             alone_67
 	VEXTRACTI128   $0x01, Y0, 16(DI)
 
-alone_63:
+alone_67:
 	LEAQ       vaesKeep<>+0(SB), AX
 	SUBQ       R12, AX
 	VPAND      32(AX), Y0, Y0
@@ -2240,8 +2344,8 @@ rest_2:
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_65
-	JE             twelve_rounds_64
+	JB             ten_rounds_69
+	JE             twelve_rounds_68
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -2249,7 +2353,7 @@ rest_2:
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
 
-twelve_rounds_64:
+twelve_rounds_68:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -2257,7 +2361,7 @@ twelve_rounds_64:
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
 
-ten_rounds_65:
+ten_rounds_69:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        -224(DI), Y12
@@ -2362,10 +2466,10 @@ ten_rounds_65:
 	VMOVDQU        X1, 32(DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_66
+	JZ             alone_70
 	VEXTRACTI128   $0x01, Y1, 48(DI)
 
-alone_66:
+alone_70:
 	LEAQ        vaesKeep<>+0(SB), AX
 	SUBQ        R12, AX
 	VPAND       64(AX), Y1, Y1
@@ -2400,8 +2504,8 @@ rest_3:
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_68
-	JE             twelve_rounds_67
+	JB             ten_rounds_72
+	JE             twelve_rounds_71
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -2411,7 +2515,7 @@ rest_3:
 	VAESENC        Y8, Y1, Y1
 	VAESENC        Y8, Y2, Y2
 
-twelve_rounds_67:
+twelve_rounds_71:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -2421,7 +2525,7 @@ twelve_rounds_67:
 	VAESENC        Y8, Y1, Y1
 	VAESENC        Y8, Y2, Y2
 
-ten_rounds_68:
+ten_rounds_72:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        -224(DI), Y12
@@ -2538,10 +2642,10 @@ ten_rounds_68:
 	VMOVDQU        X2, 64(DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_69
+	JZ             alone_73
 	VEXTRACTI128   $0x01, Y2, 80(DI)
 
-alone_69:
+alone_73:
 	LEAQ        vaesKeep<>+0(SB), AX
 	SUBQ        R12, AX
 	VPAND       96(AX), Y2, Y2
@@ -2586,8 +2690,8 @@ rest_4:
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_71
-	JE             twelve_rounds_70
+	JB             ten_rounds_75
+	JE             twelve_rounds_74
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -2599,7 +2703,7 @@ rest_4:
 	VAESENC        Y8, Y2, Y2
 	VAESENC        Y8, Y3, Y3
 
-twelve_rounds_70:
+twelve_rounds_74:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -2611,7 +2715,7 @@ twelve_rounds_70:
 	VAESENC        Y8, Y2, Y2
 	VAESENC        Y8, Y3, Y3
 
-ten_rounds_71:
+ten_rounds_75:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        -224(DI), Y12
@@ -2740,10 +2844,10 @@ ten_rounds_71:
 	VMOVDQU        X3, 96(DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_72
+	JZ             alone_76
 	VEXTRACTI128   $0x01, Y3, 112(DI)
 
-alone_72:
+alone_76:
 	LEAQ        vaesKeep<>+0(SB), AX
 	SUBQ        R12, AX
 	VPAND       128(AX), Y3, Y3
@@ -2797,8 +2901,8 @@ rest_5:
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_74
-	JE             twelve_rounds_73
+	JB             ten_rounds_78
+	JE             twelve_rounds_77
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -2812,7 +2916,7 @@ rest_5:
 	VAESENC        Y8, Y3, Y3
 	VAESENC        Y8, Y4, Y4
 
-twelve_rounds_73:
+twelve_rounds_77:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -2826,7 +2930,7 @@ twelve_rounds_73:
 	VAESENC        Y8, Y3, Y3
 	VAESENC        Y8, Y4, Y4
 
-ten_rounds_74:
+ten_rounds_78:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        -224(DI), Y12
@@ -2967,10 +3071,10 @@ ten_rounds_74:
 	VMOVDQU        X4, 128(DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_75
+	JZ             alone_79
 	VEXTRACTI128   $0x01, Y4, 144(DI)
 
-alone_75:
+alone_79:
 	LEAQ        vaesKeep<>+0(SB), AX
 	SUBQ        R12, AX
 	VPAND       160(AX), Y4, Y4
@@ -3034,8 +3138,8 @@ rest_6:
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_77
-	JE             twelve_rounds_76
+	JB             ten_rounds_81
+	JE             twelve_rounds_80
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -3051,7 +3155,7 @@ rest_6:
 	VAESENC        Y8, Y4, Y4
 	VAESENC        Y8, Y5, Y5
 
-twelve_rounds_76:
+twelve_rounds_80:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -3067,7 +3171,7 @@ twelve_rounds_76:
 	VAESENC        Y8, Y4, Y4
 	VAESENC        Y8, Y5, Y5
 
-ten_rounds_77:
+ten_rounds_81:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        -224(DI), Y12
@@ -3220,10 +3324,10 @@ ten_rounds_77:
 	VMOVDQU        X5, 160(DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_78
+	JZ             alone_82
 	VEXTRACTI128   $0x01, Y5, 176(DI)
 
-alone_78:
+alone_82:
 	LEAQ        vaesKeep<>+0(SB), AX
 	SUBQ        R12, AX
 	VPAND       192(AX), Y5, Y5
@@ -3296,8 +3400,8 @@ rest_7:
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_80
-	JE             twelve_rounds_79
+	JB             ten_rounds_84
+	JE             twelve_rounds_83
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -3315,7 +3419,7 @@ rest_7:
 	VAESENC        Y8, Y5, Y5
 	VAESENC        Y8, Y6, Y6
 
-twelve_rounds_79:
+twelve_rounds_83:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -3333,7 +3437,7 @@ twelve_rounds_79:
 	VAESENC        Y8, Y5, Y5
 	VAESENC        Y8, Y6, Y6
 
-ten_rounds_80:
+ten_rounds_84:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        -224(DI), Y12
@@ -3498,10 +3602,10 @@ ten_rounds_80:
 	VMOVDQU        X6, 192(DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_81
+	JZ             alone_85
 	VEXTRACTI128   $0x01, Y6, 208(DI)
 
-alone_81:
+alone_85:
 	LEAQ        vaesKeep<>+0(SB), AX
 	SUBQ        R12, AX
 	VPAND       224(AX), Y6, Y6
@@ -3584,8 +3688,8 @@ rest_8:
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	VPXOR          vaesIndex<>+224(SB), Y8, Y7
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_83
-	JE             twelve_rounds_82
+	JB             ten_rounds_87
+	JE             twelve_rounds_86
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -3605,7 +3709,7 @@ rest_8:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-twelve_rounds_82:
+twelve_rounds_86:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -3625,7 +3729,7 @@ twelve_rounds_82:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-ten_rounds_83:
+ten_rounds_87:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -3802,10 +3906,10 @@ ten_rounds_83:
 	VMOVDQU        X7, 224(DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_84
+	JZ             alone_88
 	VEXTRACTI128   $0x01, Y7, 240(DI)
 
-alone_84:
+alone_88:
 	LEAQ        vaesKeep<>+0(SB), AX
 	SUBQ        R12, AX
 	VPAND       256(AX), Y7, Y7
@@ -3976,92 +4080,118 @@ rest_0:
 	RET
 
 stream:
-	MOVQ 56(AX), CX
-	MOVQ CX, 128(SP)
-	MOVQ 64(AX), CX
-	MOVQ CX, 136(SP)
-	XORL CX, CX
-	MOVQ CX, 152(SP)
-	MOVQ 32(AX), R10
-	ADDQ $0x0f, R10
-	SHRQ $0x04, R10
-	ADDQ 48(AX), R10
-	CMPL 40(AX), $0x00
-	JNE  continue
-	ADDQ $0x02, R10
-	CMPQ DX, $0x000000e0
-	JAE  first_batch
-	MOVQ DX, R13
-	CMPQ SI, DI
-	JE   moved_87
-	SUBQ $0x20, R13
-	JB   less_88
-	XORL CX, CX
+	MOVQ    56(AX), CX
+	MOVQ    CX, 128(SP)
+	MOVQ    64(AX), CX
+	MOVQ    CX, 136(SP)
+	XORL    CX, CX
+	MOVQ    CX, 152(SP)
+	MOVQ    32(AX), R10
+	ADDQ    $0x0f, R10
+	SHRQ    $0x04, R10
+	ADDQ    48(AX), R10
+	CMPL    40(AX), $0x00
+	JNE     continue
+	ADDQ    $0x02, R10
+	CMPQ    DX, $0x000000e0
+	JAE     first_batch
+	MOVQ    DX, R13
+	CMPQ    SI, DI
+	JE      moved_91
+	CMPQ    R13, $0x00000080
+	JB      less_92
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU 32(SI), Y0
+	VMOVDQU Y0, 32(DI)
+	VMOVDQU 64(SI), Y0
+	VMOVDQU Y0, 64(DI)
+	VMOVDQU 96(SI), Y0
+	VMOVDQU Y0, 96(DI)
+	VMOVDQU -128(SI)(R13*1), Y0
+	VMOVDQU Y0, -128(DI)(R13*1)
+	VMOVDQU -96(SI)(R13*1), Y0
+	VMOVDQU Y0, -96(DI)(R13*1)
+	VMOVDQU -64(SI)(R13*1), Y0
+	VMOVDQU Y0, -64(DI)(R13*1)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(DI)(R13*1)
+	JMP     moved_91
 
-move_89:
-	VMOVDQU (SI)(CX*1), Y0
-	VMOVDQU Y0, (DI)(CX*1)
-	ADDQ    $0x20, CX
-	CMPQ    CX, R13
-	JB      move_89
-	VMOVDQU (SI)(R13*1), Y0
-	VMOVDQU Y0, (DI)(R13*1)
-	ADDQ    $0x20, R13
-	JMP     moved_87
+less_92:
+	CMPQ    R13, $0x00000040
+	JB      less_93
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU 32(SI), Y0
+	VMOVDQU Y0, 32(DI)
+	VMOVDQU -64(SI)(R13*1), Y0
+	VMOVDQU Y0, -64(DI)(R13*1)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(DI)(R13*1)
+	JMP     moved_91
 
-less_88:
-	ADDQ    $0x20, R13
-	CMPQ    R13, $0x10
-	JB      less_90
+less_93:
+	CMPQ    R13, $0x00000020
+	JB      less_94
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(DI)(R13*1)
+	JMP     moved_91
+
+less_94:
+	CMPQ    R13, $0x00000010
+	JB      less_95
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_87
+	JMP     moved_91
 
-less_90:
-	CMPQ R13, $0x08
-	JB   less_91
+less_95:
+	CMPQ R13, $0x00000008
+	JB   less_96
 	MOVQ (SI), CX
 	MOVQ CX, (DI)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_87
+	JMP  moved_91
 
-less_91:
-	CMPQ R13, $0x04
-	JB   less_92
+less_96:
+	CMPQ R13, $0x00000004
+	JB   less_97
 	MOVL (SI), CX
 	MOVL CX, (DI)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_87
+	JMP  moved_91
 
-less_92:
-	CMPQ R13, $0x02
-	JB   less_93
+less_97:
+	CMPQ R13, $0x00000002
+	JB   less_98
 	MOVW (SI), CX
 	MOVW CX, (DI)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_87
+	JMP  moved_91
 
-less_93:
+less_98:
 	TESTQ R13, R13
-	JZ    moved_87
+	JZ    moved_91
 	MOVB  (SI), CL
 	MOVB  CL, (DI)
 
-moved_87:
-fill_85:
+moved_91:
+fill_89:
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_95
+	JNZ   taken_100
 
-empty_94:
+empty_99:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      filled_86
+	JZ      filled_90
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -4071,9 +4201,9 @@ empty_94:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_94
+	JZ      empty_99
 
-taken_95:
+taken_100:
 	MOVL    $0x000000e0, CX
 	SUBQ    DX, CX
 	CMPQ    R13, CX
@@ -4084,70 +4214,96 @@ taken_95:
 	LEAQ    (DI)(DX*1), AX
 	ADDQ    R13, DX
 	CMPQ    SI, AX
-	JE      moved_96
-	SUBQ    $0x20, R13
-	JB      less_97
-	XORL    CX, CX
+	JE      moved_101
+	CMPQ    R13, $0x00000080
+	JB      less_102
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (AX)
+	VMOVDQU 32(SI), Y0
+	VMOVDQU Y0, 32(AX)
+	VMOVDQU 64(SI), Y0
+	VMOVDQU Y0, 64(AX)
+	VMOVDQU 96(SI), Y0
+	VMOVDQU Y0, 96(AX)
+	VMOVDQU -128(SI)(R13*1), Y0
+	VMOVDQU Y0, -128(AX)(R13*1)
+	VMOVDQU -96(SI)(R13*1), Y0
+	VMOVDQU Y0, -96(AX)(R13*1)
+	VMOVDQU -64(SI)(R13*1), Y0
+	VMOVDQU Y0, -64(AX)(R13*1)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(AX)(R13*1)
+	JMP     moved_101
 
-move_98:
-	VMOVDQU (SI)(CX*1), Y0
-	VMOVDQU Y0, (AX)(CX*1)
-	ADDQ    $0x20, CX
-	CMPQ    CX, R13
-	JB      move_98
-	VMOVDQU (SI)(R13*1), Y0
-	VMOVDQU Y0, (AX)(R13*1)
-	ADDQ    $0x20, R13
-	JMP     moved_96
+less_102:
+	CMPQ    R13, $0x00000040
+	JB      less_103
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (AX)
+	VMOVDQU 32(SI), Y0
+	VMOVDQU Y0, 32(AX)
+	VMOVDQU -64(SI)(R13*1), Y0
+	VMOVDQU Y0, -64(AX)(R13*1)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(AX)(R13*1)
+	JMP     moved_101
 
-less_97:
-	ADDQ    $0x20, R13
-	CMPQ    R13, $0x10
-	JB      less_99
+less_103:
+	CMPQ    R13, $0x00000020
+	JB      less_104
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (AX)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(AX)(R13*1)
+	JMP     moved_101
+
+less_104:
+	CMPQ    R13, $0x00000010
+	JB      less_105
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (AX)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(AX)(R13*1)
-	JMP     moved_96
+	JMP     moved_101
 
-less_99:
-	CMPQ R13, $0x08
-	JB   less_100
+less_105:
+	CMPQ R13, $0x00000008
+	JB   less_106
 	MOVQ (SI), CX
 	MOVQ CX, (AX)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(AX)(R13*1)
-	JMP  moved_96
+	JMP  moved_101
 
-less_100:
-	CMPQ R13, $0x04
-	JB   less_101
+less_106:
+	CMPQ R13, $0x00000004
+	JB   less_107
 	MOVL (SI), CX
 	MOVL CX, (AX)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(AX)(R13*1)
-	JMP  moved_96
+	JMP  moved_101
 
-less_101:
-	CMPQ R13, $0x02
-	JB   less_102
+less_107:
+	CMPQ R13, $0x00000002
+	JB   less_108
 	MOVW (SI), CX
 	MOVW CX, (AX)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(AX)(R13*1)
-	JMP  moved_96
+	JMP  moved_101
 
-less_102:
+less_108:
 	TESTQ R13, R13
-	JZ    moved_96
+	JZ    moved_101
 	MOVB  (SI), CL
 	MOVB  CL, (AX)
 
-moved_96:
+moved_101:
 	CMPQ DX, $0x000000e0
-	JB   fill_85
+	JB   fill_89
 
-filled_86:
+filled_90:
 	MOVQ DI, SI
 	JMP  first_batch
 
@@ -4177,75 +4333,101 @@ continue:
 	JAE        continue_whole
 	MOVQ       DX, R13
 	CMPQ       SI, DI
-	JE         moved_105
-	SUBQ       $0x20, R13
-	JB         less_106
-	XORL       CX, CX
+	JE         moved_111
+	CMPQ       R13, $0x00000080
+	JB         less_112
+	VMOVDQU    (SI), Y0
+	VMOVDQU    Y0, (DI)
+	VMOVDQU    32(SI), Y0
+	VMOVDQU    Y0, 32(DI)
+	VMOVDQU    64(SI), Y0
+	VMOVDQU    Y0, 64(DI)
+	VMOVDQU    96(SI), Y0
+	VMOVDQU    Y0, 96(DI)
+	VMOVDQU    -128(SI)(R13*1), Y0
+	VMOVDQU    Y0, -128(DI)(R13*1)
+	VMOVDQU    -96(SI)(R13*1), Y0
+	VMOVDQU    Y0, -96(DI)(R13*1)
+	VMOVDQU    -64(SI)(R13*1), Y0
+	VMOVDQU    Y0, -64(DI)(R13*1)
+	VMOVDQU    -32(SI)(R13*1), Y0
+	VMOVDQU    Y0, -32(DI)(R13*1)
+	JMP        moved_111
 
-move_107:
-	VMOVDQU (SI)(CX*1), Y0
-	VMOVDQU Y0, (DI)(CX*1)
-	ADDQ    $0x20, CX
-	CMPQ    CX, R13
-	JB      move_107
-	VMOVDQU (SI)(R13*1), Y0
-	VMOVDQU Y0, (DI)(R13*1)
-	ADDQ    $0x20, R13
-	JMP     moved_105
+less_112:
+	CMPQ    R13, $0x00000040
+	JB      less_113
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU 32(SI), Y0
+	VMOVDQU Y0, 32(DI)
+	VMOVDQU -64(SI)(R13*1), Y0
+	VMOVDQU Y0, -64(DI)(R13*1)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(DI)(R13*1)
+	JMP     moved_111
 
-less_106:
-	ADDQ    $0x20, R13
-	CMPQ    R13, $0x10
-	JB      less_108
+less_113:
+	CMPQ    R13, $0x00000020
+	JB      less_114
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(DI)(R13*1)
+	JMP     moved_111
+
+less_114:
+	CMPQ    R13, $0x00000010
+	JB      less_115
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_105
+	JMP     moved_111
 
-less_108:
-	CMPQ R13, $0x08
-	JB   less_109
+less_115:
+	CMPQ R13, $0x00000008
+	JB   less_116
 	MOVQ (SI), CX
 	MOVQ CX, (DI)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_105
+	JMP  moved_111
 
-less_109:
-	CMPQ R13, $0x04
-	JB   less_110
+less_116:
+	CMPQ R13, $0x00000004
+	JB   less_117
 	MOVL (SI), CX
 	MOVL CX, (DI)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_105
+	JMP  moved_111
 
-less_110:
-	CMPQ R13, $0x02
-	JB   less_111
+less_117:
+	CMPQ R13, $0x00000002
+	JB   less_118
 	MOVW (SI), CX
 	MOVW CX, (DI)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_105
+	JMP  moved_111
 
-less_111:
+less_118:
 	TESTQ R13, R13
-	JZ    moved_105
+	JZ    moved_111
 	MOVB  (SI), CL
 	MOVB  CL, (DI)
 
-moved_105:
-fill_103:
+moved_111:
+fill_109:
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_113
+	JNZ   taken_120
 
-empty_112:
+empty_119:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      filled_104
+	JZ      filled_110
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -4255,9 +4437,9 @@ empty_112:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_112
+	JZ      empty_119
 
-taken_113:
+taken_120:
 	MOVL    $0x00000100, CX
 	SUBQ    DX, CX
 	CMPQ    R13, CX
@@ -4268,70 +4450,96 @@ taken_113:
 	LEAQ    (DI)(DX*1), AX
 	ADDQ    R13, DX
 	CMPQ    SI, AX
-	JE      moved_114
-	SUBQ    $0x20, R13
-	JB      less_115
-	XORL    CX, CX
+	JE      moved_121
+	CMPQ    R13, $0x00000080
+	JB      less_122
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (AX)
+	VMOVDQU 32(SI), Y0
+	VMOVDQU Y0, 32(AX)
+	VMOVDQU 64(SI), Y0
+	VMOVDQU Y0, 64(AX)
+	VMOVDQU 96(SI), Y0
+	VMOVDQU Y0, 96(AX)
+	VMOVDQU -128(SI)(R13*1), Y0
+	VMOVDQU Y0, -128(AX)(R13*1)
+	VMOVDQU -96(SI)(R13*1), Y0
+	VMOVDQU Y0, -96(AX)(R13*1)
+	VMOVDQU -64(SI)(R13*1), Y0
+	VMOVDQU Y0, -64(AX)(R13*1)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(AX)(R13*1)
+	JMP     moved_121
 
-move_116:
-	VMOVDQU (SI)(CX*1), Y0
-	VMOVDQU Y0, (AX)(CX*1)
-	ADDQ    $0x20, CX
-	CMPQ    CX, R13
-	JB      move_116
-	VMOVDQU (SI)(R13*1), Y0
-	VMOVDQU Y0, (AX)(R13*1)
-	ADDQ    $0x20, R13
-	JMP     moved_114
+less_122:
+	CMPQ    R13, $0x00000040
+	JB      less_123
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (AX)
+	VMOVDQU 32(SI), Y0
+	VMOVDQU Y0, 32(AX)
+	VMOVDQU -64(SI)(R13*1), Y0
+	VMOVDQU Y0, -64(AX)(R13*1)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(AX)(R13*1)
+	JMP     moved_121
 
-less_115:
-	ADDQ    $0x20, R13
-	CMPQ    R13, $0x10
-	JB      less_117
+less_123:
+	CMPQ    R13, $0x00000020
+	JB      less_124
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (AX)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(AX)(R13*1)
+	JMP     moved_121
+
+less_124:
+	CMPQ    R13, $0x00000010
+	JB      less_125
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (AX)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(AX)(R13*1)
-	JMP     moved_114
+	JMP     moved_121
 
-less_117:
-	CMPQ R13, $0x08
-	JB   less_118
+less_125:
+	CMPQ R13, $0x00000008
+	JB   less_126
 	MOVQ (SI), CX
 	MOVQ CX, (AX)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(AX)(R13*1)
-	JMP  moved_114
+	JMP  moved_121
 
-less_118:
-	CMPQ R13, $0x04
-	JB   less_119
+less_126:
+	CMPQ R13, $0x00000004
+	JB   less_127
 	MOVL (SI), CX
 	MOVL CX, (AX)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(AX)(R13*1)
-	JMP  moved_114
+	JMP  moved_121
 
-less_119:
-	CMPQ R13, $0x02
-	JB   less_120
+less_127:
+	CMPQ R13, $0x00000002
+	JB   less_128
 	MOVW (SI), CX
 	MOVW CX, (AX)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(AX)(R13*1)
-	JMP  moved_114
+	JMP  moved_121
 
-less_120:
+less_128:
 	TESTQ R13, R13
-	JZ    moved_114
+	JZ    moved_121
 	MOVB  (SI), CL
 	MOVB  CL, (AX)
 
-moved_114:
+moved_121:
 	CMPQ DX, $0x00000100
-	JB   fill_103
+	JB   fill_109
 
-filled_104:
+filled_110:
 	MOVQ DI, SI
 
 continue_whole:
@@ -4351,8 +4559,8 @@ continue_whole:
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	VPXOR          vaesIndex<>+224(SB), Y8, Y7
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_122
-	JE             twelve_rounds_121
+	JB             ten_rounds_130
+	JE             twelve_rounds_129
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -4372,7 +4580,7 @@ continue_whole:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-twelve_rounds_121:
+twelve_rounds_129:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -4392,7 +4600,7 @@ twelve_rounds_121:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-ten_rounds_122:
+ten_rounds_130:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -4536,7 +4744,7 @@ short:
 
 short_block:
 	CMPQ    DX, $0x08
-	JB      four_bytes_123
+	JB      four_bytes_131
 	MOVQ    (SI), AX
 	MOVQ    -8(SI)(DX*1), R11
 	MOVL    $0x0000000f, CX
@@ -4546,11 +4754,11 @@ short_block:
 	SHRQ    $0x08, R11
 	VMOVQ   AX, X12
 	VPINSRQ $0x01, R11, X12, X12
-	JMP     loaded_126
+	JMP     loaded_134
 
-four_bytes_123:
+four_bytes_131:
 	CMPQ  DX, $0x04
-	JB    one_byte_124
+	JB    one_byte_132
 	MOVL  (SI), AX
 	MOVL  -4(SI)(DX*1), R11
 	LEAL  -4(DX), CX
@@ -4558,11 +4766,11 @@ four_bytes_123:
 	SHLQ  CL, R11
 	ORQ   R11, AX
 	VMOVQ AX, X12
-	JMP   loaded_126
+	JMP   loaded_134
 
-one_byte_124:
+one_byte_132:
 	TESTQ   DX, DX
-	JZ      no_bytes_125
+	JZ      no_bytes_133
 	MOVBLZX (SI), AX
 	MOVL    DX, CX
 	SHRL    $0x01, CX
@@ -4576,12 +4784,12 @@ one_byte_124:
 	SHLL    CL, R11
 	ORL     R11, AX
 	VMOVQ   AX, X12
-	JMP     loaded_126
+	JMP     loaded_134
 
-no_bytes_125:
+no_bytes_133:
 	VPXOR X12, X12, X12
 
-loaded_126:
+loaded_134:
 	XORL AX, AX
 
 short_loaded:
@@ -4592,42 +4800,42 @@ short_loaded:
 	VPSHUFB     16(R10), X13, X13
 	VPXOR       X13, X12, X12
 	TESTB       $0x10, AL
-	JZ          alone_127
+	JZ          alone_135
 	VMOVDQU     -16(SI)(AX*1), X13
 	VINSERTI128 $0x01, X12, Y13, Y12
 
-alone_127:
+alone_135:
 	VMOVDQU Y12, 32(R9)
 	CMPQ    R12, $0x00000080
-	JHI     upper_half_128
+	JHI     upper_half_136
 	CMPQ    R12, $0x00000040
-	JHI     upper_half_129
+	JHI     upper_half_137
 	CMPQ    R12, $0x00000020
-	JHI     upper_half_130
+	JHI     upper_half_138
 	JMP     short_1
 
-upper_half_130:
+upper_half_138:
 	JMP short_2
 
-upper_half_129:
+upper_half_137:
 	CMPQ R12, $0x00000060
-	JHI  upper_half_131
+	JHI  upper_half_139
 	JMP  short_3
 
-upper_half_131:
+upper_half_139:
 	JMP short_4
 
-upper_half_128:
+upper_half_136:
 	CMPQ R12, $0x000000c0
-	JHI  upper_half_132
+	JHI  upper_half_140
 	CMPQ R12, $0x000000a0
-	JHI  upper_half_133
+	JHI  upper_half_141
 	JMP  short_5
 
-upper_half_133:
+upper_half_141:
 	JMP short_6
 
-upper_half_132:
+upper_half_140:
 	JMP short_7
 
 short_0:
@@ -4635,20 +4843,20 @@ short_0:
 	MOVL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_135
-	JE             twelve_rounds_134
+	JB             ten_rounds_143
+	JE             twelve_rounds_142
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VBROADCASTI128 32(R8), Y8
 	VAESENC        Y8, Y0, Y0
 
-twelve_rounds_134:
+twelve_rounds_142:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VBROADCASTI128 64(R8), Y8
 	VAESENC        Y8, Y0, Y0
 
-ten_rounds_135:
+ten_rounds_143:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VBROADCASTI128 96(R8), Y8
@@ -4678,8 +4886,8 @@ short_1:
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_137
-	JE             twelve_rounds_136
+	JB             ten_rounds_145
+	JE             twelve_rounds_144
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -4687,7 +4895,7 @@ short_1:
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
 
-twelve_rounds_136:
+twelve_rounds_144:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -4695,7 +4903,7 @@ twelve_rounds_136:
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
 
-ten_rounds_137:
+ten_rounds_145:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -4732,10 +4940,10 @@ ten_rounds_137:
 	VMOVDQU        X1, (DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_138
+	JZ             alone_146
 	VEXTRACTI128   $0x01, Y1, 16(DI)
 
-alone_138:
+alone_146:
 	LEAQ       vaesKeep<>+0(SB), AX
 	SUBQ       R12, AX
 	VPAND      32(AX), Y1, Y1
@@ -4757,8 +4965,8 @@ short_2:
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_140
-	JE             twelve_rounds_139
+	JB             ten_rounds_148
+	JE             twelve_rounds_147
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -4768,7 +4976,7 @@ short_2:
 	VAESENC        Y8, Y1, Y1
 	VAESENC        Y8, Y2, Y2
 
-twelve_rounds_139:
+twelve_rounds_147:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -4778,7 +4986,7 @@ twelve_rounds_139:
 	VAESENC        Y8, Y1, Y1
 	VAESENC        Y8, Y2, Y2
 
-ten_rounds_140:
+ten_rounds_148:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -4827,10 +5035,10 @@ ten_rounds_140:
 	VMOVDQU        X2, 32(DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_141
+	JZ             alone_149
 	VEXTRACTI128   $0x01, Y2, 48(DI)
 
-alone_141:
+alone_149:
 	LEAQ       vaesKeep<>+0(SB), AX
 	SUBQ       R12, AX
 	VPAND      64(AX), Y2, Y2
@@ -4862,8 +5070,8 @@ short_3:
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_143
-	JE             twelve_rounds_142
+	JB             ten_rounds_151
+	JE             twelve_rounds_150
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -4875,7 +5083,7 @@ short_3:
 	VAESENC        Y8, Y2, Y2
 	VAESENC        Y8, Y3, Y3
 
-twelve_rounds_142:
+twelve_rounds_150:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -4887,7 +5095,7 @@ twelve_rounds_142:
 	VAESENC        Y8, Y2, Y2
 	VAESENC        Y8, Y3, Y3
 
-ten_rounds_143:
+ten_rounds_151:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -4948,10 +5156,10 @@ ten_rounds_143:
 	VMOVDQU        X3, 64(DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_144
+	JZ             alone_152
 	VEXTRACTI128   $0x01, Y3, 80(DI)
 
-alone_144:
+alone_152:
 	LEAQ       vaesKeep<>+0(SB), AX
 	SUBQ       R12, AX
 	VPAND      96(AX), Y3, Y3
@@ -4993,8 +5201,8 @@ short_4:
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_146
-	JE             twelve_rounds_145
+	JB             ten_rounds_154
+	JE             twelve_rounds_153
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5008,7 +5216,7 @@ short_4:
 	VAESENC        Y8, Y3, Y3
 	VAESENC        Y8, Y4, Y4
 
-twelve_rounds_145:
+twelve_rounds_153:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5022,7 +5230,7 @@ twelve_rounds_145:
 	VAESENC        Y8, Y3, Y3
 	VAESENC        Y8, Y4, Y4
 
-ten_rounds_146:
+ten_rounds_154:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5095,10 +5303,10 @@ ten_rounds_146:
 	VMOVDQU        X4, 96(DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_147
+	JZ             alone_155
 	VEXTRACTI128   $0x01, Y4, 112(DI)
 
-alone_147:
+alone_155:
 	LEAQ       vaesKeep<>+0(SB), AX
 	SUBQ       R12, AX
 	VPAND      128(AX), Y4, Y4
@@ -5150,8 +5358,8 @@ short_5:
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_149
-	JE             twelve_rounds_148
+	JB             ten_rounds_157
+	JE             twelve_rounds_156
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5167,7 +5375,7 @@ short_5:
 	VAESENC        Y8, Y4, Y4
 	VAESENC        Y8, Y5, Y5
 
-twelve_rounds_148:
+twelve_rounds_156:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5183,7 +5391,7 @@ twelve_rounds_148:
 	VAESENC        Y8, Y4, Y4
 	VAESENC        Y8, Y5, Y5
 
-ten_rounds_149:
+ten_rounds_157:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5268,10 +5476,10 @@ ten_rounds_149:
 	VMOVDQU        X5, 128(DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_150
+	JZ             alone_158
 	VEXTRACTI128   $0x01, Y5, 144(DI)
 
-alone_150:
+alone_158:
 	LEAQ       vaesKeep<>+0(SB), AX
 	SUBQ       R12, AX
 	VPAND      160(AX), Y5, Y5
@@ -5333,8 +5541,8 @@ short_6:
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_152
-	JE             twelve_rounds_151
+	JB             ten_rounds_160
+	JE             twelve_rounds_159
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5352,7 +5560,7 @@ short_6:
 	VAESENC        Y8, Y5, Y5
 	VAESENC        Y8, Y6, Y6
 
-twelve_rounds_151:
+twelve_rounds_159:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5370,7 +5578,7 @@ twelve_rounds_151:
 	VAESENC        Y8, Y5, Y5
 	VAESENC        Y8, Y6, Y6
 
-ten_rounds_152:
+ten_rounds_160:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5467,10 +5675,10 @@ ten_rounds_152:
 	VMOVDQU        X6, 160(DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_153
+	JZ             alone_161
 	VEXTRACTI128   $0x01, Y6, 176(DI)
 
-alone_153:
+alone_161:
 	LEAQ       vaesKeep<>+0(SB), AX
 	SUBQ       R12, AX
 	VPAND      192(AX), Y6, Y6
@@ -5542,8 +5750,8 @@ short_7:
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	VPXOR          vaesIndex<>+224(SB), Y8, Y7
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_155
-	JE             twelve_rounds_154
+	JB             ten_rounds_163
+	JE             twelve_rounds_162
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5563,7 +5771,7 @@ short_7:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-twelve_rounds_154:
+twelve_rounds_162:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5583,7 +5791,7 @@ twelve_rounds_154:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-ten_rounds_155:
+ten_rounds_163:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5692,10 +5900,10 @@ ten_rounds_155:
 	VMOVDQU        X7, 192(DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_156
+	JZ             alone_164
 	VEXTRACTI128   $0x01, Y7, 208(DI)
 
-alone_156:
+alone_164:
 	LEAQ       vaesKeep<>+0(SB), AX
 	SUBQ       R12, AX
 	VPAND      224(AX), Y7, Y7
@@ -5886,8 +6094,8 @@ first_batch:
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	VPXOR          vaesIndex<>+224(SB), Y8, Y7
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_158
-	JE             twelve_rounds_157
+	JB             ten_rounds_166
+	JE             twelve_rounds_165
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5907,7 +6115,7 @@ first_batch:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-twelve_rounds_157:
+twelve_rounds_165:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5927,7 +6135,7 @@ twelve_rounds_157:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-ten_rounds_158:
+ten_rounds_166:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -6107,7 +6315,7 @@ ten_rounds_158:
 	ADDQ           $0x00000100, BX
 	SUBQ           $0x00000010, R10
 	CMPQ           BX, 120(SP)
-	JNE            within_group_159
+	JNE            within_group_167
 	VPXOR          Y11, Y9, Y15
 	VPXOR          Y15, Y10, Y10
 	VEXTRACTI128   $0x01, Y9, X15
@@ -6125,11 +6333,11 @@ ten_rounds_158:
 	VPXOR          X14, X11, X11
 	VPXOR          X15, X11, X11
 	TESTQ          R10, R10
-	JNZ            more_slots_160
+	JNZ            more_slots_168
 	CMPQ           s+96(FP), $0x00
-	JE             no_seam_161
+	JE             no_seam_169
 	CMPQ           472(SP), $0x00
-	JE             no_seam_161
+	JE             no_seam_169
 	LEAQ           216(SP), AX
 	ANDQ           $-64, AX
 	MOVQ           472(SP), DX
@@ -6137,80 +6345,106 @@ ten_rounds_158:
 	MOVQ           480(SP), DI
 	MOVQ           488(SP), R13
 
-move_out_162:
-	SUBQ R13, DX
-	CMPQ AX, DI
-	JE   moved_164
-	SUBQ $0x20, R13
-	JB   less_165
-	XORL CX, CX
+move_out_170:
+	SUBQ    R13, DX
+	CMPQ    AX, DI
+	JE      moved_172
+	CMPQ    R13, $0x00000080
+	JB      less_173
+	VMOVDQU (AX), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU 32(AX), Y0
+	VMOVDQU Y0, 32(DI)
+	VMOVDQU 64(AX), Y0
+	VMOVDQU Y0, 64(DI)
+	VMOVDQU 96(AX), Y0
+	VMOVDQU Y0, 96(DI)
+	VMOVDQU -128(AX)(R13*1), Y0
+	VMOVDQU Y0, -128(DI)(R13*1)
+	VMOVDQU -96(AX)(R13*1), Y0
+	VMOVDQU Y0, -96(DI)(R13*1)
+	VMOVDQU -64(AX)(R13*1), Y0
+	VMOVDQU Y0, -64(DI)(R13*1)
+	VMOVDQU -32(AX)(R13*1), Y0
+	VMOVDQU Y0, -32(DI)(R13*1)
+	JMP     moved_172
 
-move_166:
-	VMOVDQU (AX)(CX*1), Y0
-	VMOVDQU Y0, (DI)(CX*1)
-	ADDQ    $0x20, CX
-	CMPQ    CX, R13
-	JB      move_166
-	VMOVDQU (AX)(R13*1), Y0
-	VMOVDQU Y0, (DI)(R13*1)
-	ADDQ    $0x20, R13
-	JMP     moved_164
+less_173:
+	CMPQ    R13, $0x00000040
+	JB      less_174
+	VMOVDQU (AX), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU 32(AX), Y0
+	VMOVDQU Y0, 32(DI)
+	VMOVDQU -64(AX)(R13*1), Y0
+	VMOVDQU Y0, -64(DI)(R13*1)
+	VMOVDQU -32(AX)(R13*1), Y0
+	VMOVDQU Y0, -32(DI)(R13*1)
+	JMP     moved_172
 
-less_165:
-	ADDQ    $0x20, R13
-	CMPQ    R13, $0x10
-	JB      less_167
+less_174:
+	CMPQ    R13, $0x00000020
+	JB      less_175
+	VMOVDQU (AX), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU -32(AX)(R13*1), Y0
+	VMOVDQU Y0, -32(DI)(R13*1)
+	JMP     moved_172
+
+less_175:
+	CMPQ    R13, $0x00000010
+	JB      less_176
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_164
+	JMP     moved_172
 
-less_167:
-	CMPQ R13, $0x08
-	JB   less_168
+less_176:
+	CMPQ R13, $0x00000008
+	JB   less_177
 	MOVQ (AX), CX
 	MOVQ CX, (DI)
 	MOVQ -8(AX)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_164
+	JMP  moved_172
 
-less_168:
-	CMPQ R13, $0x04
-	JB   less_169
+less_177:
+	CMPQ R13, $0x00000004
+	JB   less_178
 	MOVL (AX), CX
 	MOVL CX, (DI)
 	MOVL -4(AX)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_164
+	JMP  moved_172
 
-less_169:
-	CMPQ R13, $0x02
-	JB   less_170
+less_178:
+	CMPQ R13, $0x00000002
+	JB   less_179
 	MOVW (AX), CX
 	MOVW CX, (DI)
 	MOVW -2(AX)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_164
+	JMP  moved_172
 
-less_170:
+less_179:
 	TESTQ R13, R13
-	JZ    moved_164
+	JZ    moved_172
 	MOVB  (AX), CL
 	MOVB  CL, (DI)
 
-moved_164:
+moved_172:
 	ADDQ  R13, AX
 	TESTQ DX, DX
-	JZ    moved_out_163
+	JZ    moved_out_171
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_172
+	JNZ   taken_181
 
-empty_171:
+empty_180:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      moved_out_163
+	JZ      moved_out_171
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -6220,18 +6454,18 @@ empty_171:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_171
+	JZ      empty_180
 
-taken_172:
+taken_181:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
 	MOVQ    144(SP), DI
 	ADDQ    R13, 144(SP)
 	SUBQ    R13, 152(SP)
-	JMP     move_out_162
+	JMP     move_out_170
 
-moved_out_163:
-no_seam_161:
+moved_out_171:
+no_seam_169:
 	MOVQ    s+96(FP), AX
 	VMOVDQU X11, (AX)
 	VMOVDQU 16(R9), X12
@@ -6239,7 +6473,7 @@ no_seam_161:
 	VZEROUPPER
 	RET
 
-more_slots_160:
+more_slots_168:
 	MOVQ       120(SP), BX
 	MOVQ       1136(BX), CX
 	MOVQ       R10, AX
@@ -6256,7 +6490,7 @@ more_slots_160:
 	VPCLMULQDQ $0x11, (BX), X12, X11
 	VPCLMULQDQ $0x00, 1088(BX), X14, X10
 
-within_group_159:
+within_group_167:
 next:
 	CMPQ    DX, $0x00000100
 	JB      run_end
@@ -6279,8 +6513,8 @@ batch:
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	VPXOR          vaesIndex<>+224(SB), Y8, Y7
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_174
-	JE             twelve_rounds_173
+	JB             ten_rounds_183
+	JE             twelve_rounds_182
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -6300,7 +6534,7 @@ batch:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-twelve_rounds_173:
+twelve_rounds_182:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -6320,7 +6554,7 @@ twelve_rounds_173:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-ten_rounds_174:
+ten_rounds_183:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        (SI), Y12
@@ -6509,7 +6743,7 @@ ten_rounds_174:
 	ADDQ           $0x00000100, BX
 	SUBQ           $0x00000010, R10
 	CMPQ           BX, 120(SP)
-	JNE            within_group_175
+	JNE            within_group_184
 	VPXOR          Y11, Y9, Y15
 	VPXOR          Y15, Y10, Y10
 	VEXTRACTI128   $0x01, Y9, X15
@@ -6527,11 +6761,11 @@ ten_rounds_174:
 	VPXOR          X14, X11, X11
 	VPXOR          X15, X11, X11
 	TESTQ          R10, R10
-	JNZ            more_slots_176
+	JNZ            more_slots_185
 	CMPQ           s+96(FP), $0x00
-	JE             no_seam_177
+	JE             no_seam_186
 	CMPQ           472(SP), $0x00
-	JE             no_seam_177
+	JE             no_seam_186
 	LEAQ           216(SP), AX
 	ANDQ           $-64, AX
 	MOVQ           472(SP), DX
@@ -6539,80 +6773,106 @@ ten_rounds_174:
 	MOVQ           480(SP), DI
 	MOVQ           488(SP), R13
 
-move_out_178:
-	SUBQ R13, DX
-	CMPQ AX, DI
-	JE   moved_180
-	SUBQ $0x20, R13
-	JB   less_181
-	XORL CX, CX
+move_out_187:
+	SUBQ    R13, DX
+	CMPQ    AX, DI
+	JE      moved_189
+	CMPQ    R13, $0x00000080
+	JB      less_190
+	VMOVDQU (AX), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU 32(AX), Y0
+	VMOVDQU Y0, 32(DI)
+	VMOVDQU 64(AX), Y0
+	VMOVDQU Y0, 64(DI)
+	VMOVDQU 96(AX), Y0
+	VMOVDQU Y0, 96(DI)
+	VMOVDQU -128(AX)(R13*1), Y0
+	VMOVDQU Y0, -128(DI)(R13*1)
+	VMOVDQU -96(AX)(R13*1), Y0
+	VMOVDQU Y0, -96(DI)(R13*1)
+	VMOVDQU -64(AX)(R13*1), Y0
+	VMOVDQU Y0, -64(DI)(R13*1)
+	VMOVDQU -32(AX)(R13*1), Y0
+	VMOVDQU Y0, -32(DI)(R13*1)
+	JMP     moved_189
 
-move_182:
-	VMOVDQU (AX)(CX*1), Y0
-	VMOVDQU Y0, (DI)(CX*1)
-	ADDQ    $0x20, CX
-	CMPQ    CX, R13
-	JB      move_182
-	VMOVDQU (AX)(R13*1), Y0
-	VMOVDQU Y0, (DI)(R13*1)
-	ADDQ    $0x20, R13
-	JMP     moved_180
+less_190:
+	CMPQ    R13, $0x00000040
+	JB      less_191
+	VMOVDQU (AX), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU 32(AX), Y0
+	VMOVDQU Y0, 32(DI)
+	VMOVDQU -64(AX)(R13*1), Y0
+	VMOVDQU Y0, -64(DI)(R13*1)
+	VMOVDQU -32(AX)(R13*1), Y0
+	VMOVDQU Y0, -32(DI)(R13*1)
+	JMP     moved_189
 
-less_181:
-	ADDQ    $0x20, R13
-	CMPQ    R13, $0x10
-	JB      less_183
+less_191:
+	CMPQ    R13, $0x00000020
+	JB      less_192
+	VMOVDQU (AX), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU -32(AX)(R13*1), Y0
+	VMOVDQU Y0, -32(DI)(R13*1)
+	JMP     moved_189
+
+less_192:
+	CMPQ    R13, $0x00000010
+	JB      less_193
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_180
+	JMP     moved_189
 
-less_183:
-	CMPQ R13, $0x08
-	JB   less_184
+less_193:
+	CMPQ R13, $0x00000008
+	JB   less_194
 	MOVQ (AX), CX
 	MOVQ CX, (DI)
 	MOVQ -8(AX)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_180
+	JMP  moved_189
 
-less_184:
-	CMPQ R13, $0x04
-	JB   less_185
+less_194:
+	CMPQ R13, $0x00000004
+	JB   less_195
 	MOVL (AX), CX
 	MOVL CX, (DI)
 	MOVL -4(AX)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_180
+	JMP  moved_189
 
-less_185:
-	CMPQ R13, $0x02
-	JB   less_186
+less_195:
+	CMPQ R13, $0x00000002
+	JB   less_196
 	MOVW (AX), CX
 	MOVW CX, (DI)
 	MOVW -2(AX)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_180
+	JMP  moved_189
 
-less_186:
+less_196:
 	TESTQ R13, R13
-	JZ    moved_180
+	JZ    moved_189
 	MOVB  (AX), CL
 	MOVB  CL, (DI)
 
-moved_180:
+moved_189:
 	ADDQ  R13, AX
 	TESTQ DX, DX
-	JZ    moved_out_179
+	JZ    moved_out_188
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_188
+	JNZ   taken_198
 
-empty_187:
+empty_197:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      moved_out_179
+	JZ      moved_out_188
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -6622,18 +6882,18 @@ empty_187:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_187
+	JZ      empty_197
 
-taken_188:
+taken_198:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
 	MOVQ    144(SP), DI
 	ADDQ    R13, 144(SP)
 	SUBQ    R13, 152(SP)
-	JMP     move_out_178
+	JMP     move_out_187
 
-moved_out_179:
-no_seam_177:
+moved_out_188:
+no_seam_186:
 	MOVQ    s+96(FP), AX
 	VMOVDQU X11, (AX)
 	VMOVDQU 16(R9), X12
@@ -6641,7 +6901,7 @@ no_seam_177:
 	VZEROUPPER
 	RET
 
-more_slots_176:
+more_slots_185:
 	MOVQ       120(SP), BX
 	MOVQ       1136(BX), CX
 	MOVQ       R10, AX
@@ -6658,17 +6918,17 @@ more_slots_176:
 	VPCLMULQDQ $0x11, (BX), X12, X11
 	VPCLMULQDQ $0x00, 1088(BX), X14, X10
 
-within_group_175:
+within_group_184:
 	CMPQ DX, $0x00000100
 	JAE  batch
 
 run_end:
 	CMPQ  s+96(FP), $0x00
-	JE    no_run_189
+	JE    no_run_199
 	CMPQ  472(SP), $0x00
-	JE    whole_190
+	JE    whole_200
 	TESTQ DX, DX
-	JNZ   no_run_189
+	JNZ   no_run_199
 	LEAQ  216(SP), AX
 	ANDQ  $-64, AX
 	MOVQ  472(SP), DX
@@ -6676,80 +6936,106 @@ run_end:
 	MOVQ  480(SP), DI
 	MOVQ  488(SP), R13
 
-move_out_192:
-	SUBQ R13, DX
-	CMPQ AX, DI
-	JE   moved_194
-	SUBQ $0x20, R13
-	JB   less_195
-	XORL CX, CX
+move_out_202:
+	SUBQ    R13, DX
+	CMPQ    AX, DI
+	JE      moved_204
+	CMPQ    R13, $0x00000080
+	JB      less_205
+	VMOVDQU (AX), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU 32(AX), Y0
+	VMOVDQU Y0, 32(DI)
+	VMOVDQU 64(AX), Y0
+	VMOVDQU Y0, 64(DI)
+	VMOVDQU 96(AX), Y0
+	VMOVDQU Y0, 96(DI)
+	VMOVDQU -128(AX)(R13*1), Y0
+	VMOVDQU Y0, -128(DI)(R13*1)
+	VMOVDQU -96(AX)(R13*1), Y0
+	VMOVDQU Y0, -96(DI)(R13*1)
+	VMOVDQU -64(AX)(R13*1), Y0
+	VMOVDQU Y0, -64(DI)(R13*1)
+	VMOVDQU -32(AX)(R13*1), Y0
+	VMOVDQU Y0, -32(DI)(R13*1)
+	JMP     moved_204
 
-move_196:
-	VMOVDQU (AX)(CX*1), Y0
-	VMOVDQU Y0, (DI)(CX*1)
-	ADDQ    $0x20, CX
-	CMPQ    CX, R13
-	JB      move_196
-	VMOVDQU (AX)(R13*1), Y0
-	VMOVDQU Y0, (DI)(R13*1)
-	ADDQ    $0x20, R13
-	JMP     moved_194
+less_205:
+	CMPQ    R13, $0x00000040
+	JB      less_206
+	VMOVDQU (AX), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU 32(AX), Y0
+	VMOVDQU Y0, 32(DI)
+	VMOVDQU -64(AX)(R13*1), Y0
+	VMOVDQU Y0, -64(DI)(R13*1)
+	VMOVDQU -32(AX)(R13*1), Y0
+	VMOVDQU Y0, -32(DI)(R13*1)
+	JMP     moved_204
 
-less_195:
-	ADDQ    $0x20, R13
-	CMPQ    R13, $0x10
-	JB      less_197
+less_206:
+	CMPQ    R13, $0x00000020
+	JB      less_207
+	VMOVDQU (AX), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU -32(AX)(R13*1), Y0
+	VMOVDQU Y0, -32(DI)(R13*1)
+	JMP     moved_204
+
+less_207:
+	CMPQ    R13, $0x00000010
+	JB      less_208
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_194
+	JMP     moved_204
 
-less_197:
-	CMPQ R13, $0x08
-	JB   less_198
+less_208:
+	CMPQ R13, $0x00000008
+	JB   less_209
 	MOVQ (AX), CX
 	MOVQ CX, (DI)
 	MOVQ -8(AX)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_194
+	JMP  moved_204
 
-less_198:
-	CMPQ R13, $0x04
-	JB   less_199
+less_209:
+	CMPQ R13, $0x00000004
+	JB   less_210
 	MOVL (AX), CX
 	MOVL CX, (DI)
 	MOVL -4(AX)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_194
+	JMP  moved_204
 
-less_199:
-	CMPQ R13, $0x02
-	JB   less_200
+less_210:
+	CMPQ R13, $0x00000002
+	JB   less_211
 	MOVW (AX), CX
 	MOVW CX, (DI)
 	MOVW -2(AX)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_194
+	JMP  moved_204
 
-less_200:
+less_211:
 	TESTQ R13, R13
-	JZ    moved_194
+	JZ    moved_204
 	MOVB  (AX), CL
 	MOVB  CL, (DI)
 
-moved_194:
+moved_204:
 	ADDQ  R13, AX
 	TESTQ DX, DX
-	JZ    moved_out_193
+	JZ    moved_out_203
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_202
+	JNZ   taken_213
 
-empty_201:
+empty_212:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      moved_out_193
+	JZ      moved_out_203
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -6759,28 +7045,28 @@ empty_201:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_201
+	JZ      empty_212
 
-taken_202:
+taken_213:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
 	MOVQ    144(SP), DI
 	ADDQ    R13, 144(SP)
 	SUBQ    R13, 152(SP)
-	JMP     move_out_192
+	JMP     move_out_202
 
-moved_out_193:
+moved_out_203:
 	JMP next
 
-whole_190:
+whole_200:
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_204
+	JNZ   taken_215
 
-empty_203:
+empty_214:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      no_run_189
+	JZ      no_run_199
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -6790,17 +7076,17 @@ empty_203:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_203
+	JZ      empty_214
 
-taken_204:
+taken_215:
 	TESTQ DX, DX
-	JNZ   seam_191
+	JNZ   seam_201
 	MOVQ  144(SP), DI
 	MOVQ  R13, DX
 	MOVQ  $0x00000000, 152(SP)
 	JMP   next
 
-seam_191:
+seam_201:
 	MOVQ    DI, 480(SP)
 	MOVQ    DX, 488(SP)
 	ADDQ    152(SP), DX
@@ -6813,7 +7099,7 @@ seam_191:
 	ANDQ    $-64, DI
 	JMP     next
 
-no_run_189:
+no_run_199:
 	MOVQ        trailer+40(FP), R12
 	ADDQ        DX, R12
 	TESTQ       R12, R12
@@ -6831,47 +7117,47 @@ no_run_189:
 	VPSHUFB     32(R10), X12, X12
 	MOVQ        CX, R13
 	TESTB       $0x10, AL
-	JZ          alone_205
+	JZ          alone_216
 	VMOVDQU     -16(SI)(AX*1), X13
 	VINSERTI128 $0x01, X12, Y13, Y12
 
-alone_205:
+alone_216:
 	VMOVDQU Y12, 32(R9)
 	CMPQ    R12, $0x00000080
-	JHI     upper_half_206
+	JHI     upper_half_217
 	CMPQ    R12, $0x00000040
-	JHI     upper_half_207
+	JHI     upper_half_218
 	CMPQ    R12, $0x00000020
-	JHI     upper_half_208
+	JHI     upper_half_219
 	JMP     rest_1
 
-upper_half_208:
+upper_half_219:
 	JMP rest_2
 
-upper_half_207:
+upper_half_218:
 	CMPQ R12, $0x00000060
-	JHI  upper_half_209
+	JHI  upper_half_220
 	JMP  rest_3
 
-upper_half_209:
+upper_half_220:
 	JMP rest_4
 
-upper_half_206:
+upper_half_217:
 	CMPQ R12, $0x000000c0
-	JHI  upper_half_210
+	JHI  upper_half_221
 	CMPQ R12, $0x000000a0
-	JHI  upper_half_211
+	JHI  upper_half_222
 	JMP  rest_5
 
-upper_half_211:
+upper_half_222:
 	JMP rest_6
 
-upper_half_210:
+upper_half_221:
 	CMPQ R12, $0x000000e0
-	JHI  upper_half_212
+	JHI  upper_half_223
 	JMP  rest_7
 
-upper_half_212:
+upper_half_223:
 	JMP rest_8
 
 rest_1:
@@ -6884,20 +7170,20 @@ rest_1:
 	ADDL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_214
-	JE             twelve_rounds_213
+	JB             ten_rounds_225
+	JE             twelve_rounds_224
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VBROADCASTI128 32(R8), Y8
 	VAESENC        Y8, Y0, Y0
 
-twelve_rounds_213:
+twelve_rounds_224:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VBROADCASTI128 64(R8), Y8
 	VAESENC        Y8, Y0, Y0
 
-ten_rounds_214:
+ten_rounds_225:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        32(R9), Y12
@@ -6931,34 +7217,34 @@ ten_rounds_214:
 	VAESENCLAST    Y15, Y0, Y0
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_215
+	JZ             alone_226
 	VMOVDQU        X0, (DI)
 	VEXTRACTI128   $0x01, Y0, X0
 
-alone_215:
+alone_226:
 	VMOVDQU X0, 32(R9)
 	CMPQ    DX, $0x10
-	JAE     whole_217
+	JAE     whole_228
 	CMPQ    DX, $0x08
-	JB      four_bytes_218
+	JB      four_bytes_229
 	MOVQ    32(R9), AX
 	MOVQ    AX, (DI)
 	MOVQ    24(R9)(DX*1), AX
 	MOVQ    AX, -8(DI)(DX*1)
-	JMP     stored_216
+	JMP     stored_227
 
-four_bytes_218:
+four_bytes_229:
 	CMPQ DX, $0x04
-	JB   one_byte_219
+	JB   one_byte_230
 	MOVL 32(R9), AX
 	MOVL AX, (DI)
 	MOVL 28(R9)(DX*1), AX
 	MOVL AX, -4(DI)(DX*1)
-	JMP  stored_216
+	JMP  stored_227
 
-one_byte_219:
+one_byte_230:
 	TESTQ DX, DX
-	JZ    stored_216
+	JZ    stored_227
 	MOVB  32(R9), AL
 	MOVB  AL, (DI)
 	MOVQ  DX, CX
@@ -6967,9 +7253,9 @@ one_byte_219:
 	MOVB  AL, (DI)(CX*1)
 	MOVB  31(R9)(DX*1), AL
 	MOVB  AL, -1(DI)(DX*1)
-	JMP   stored_216
+	JMP   stored_227
 
-whole_217:
+whole_228:
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
 	VPSHUFB   X12, X0, X0
@@ -6977,13 +7263,13 @@ whole_217:
 	VPBLENDVB X12, X13, X0, X0
 	VMOVDQU   X0, -16(DI)(DX*1)
 
-stored_216:
+stored_227:
 	CMPQ    trailer+40(FP), $0x00
-	JE      no_trailer_220
+	JE      no_trailer_231
 	MOVBLZX 32(R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
-no_trailer_220:
+no_trailer_231:
 	JMP finish
 
 rest_2:
@@ -6997,8 +7283,8 @@ rest_2:
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_222
-	JE             twelve_rounds_221
+	JB             ten_rounds_233
+	JE             twelve_rounds_232
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7006,7 +7292,7 @@ rest_2:
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
 
-twelve_rounds_221:
+twelve_rounds_232:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7014,7 +7300,7 @@ twelve_rounds_221:
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
 
-ten_rounds_222:
+ten_rounds_233:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        (SI), Y12
@@ -7069,11 +7355,11 @@ ten_rounds_222:
 	VAESENCLAST    Y15, Y1, Y1
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_223
+	JZ             alone_234
 	VMOVDQU        X1, 32(DI)
 	VEXTRACTI128   $0x01, Y1, X1
 
-alone_223:
+alone_234:
 	VMOVDQU   X1, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -7082,11 +7368,11 @@ alone_223:
 	VPBLENDVB X12, X13, X1, X1
 	VMOVDQU   X1, -16(DI)(DX*1)
 	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_225
+	JE        no_trailer_236
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+112(FP)
 
-no_trailer_225:
+no_trailer_236:
 	JMP finish
 
 rest_3:
@@ -7101,8 +7387,8 @@ rest_3:
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_227
-	JE             twelve_rounds_226
+	JB             ten_rounds_238
+	JE             twelve_rounds_237
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7112,7 +7398,7 @@ rest_3:
 	VAESENC        Y8, Y1, Y1
 	VAESENC        Y8, Y2, Y2
 
-twelve_rounds_226:
+twelve_rounds_237:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7122,7 +7408,7 @@ twelve_rounds_226:
 	VAESENC        Y8, Y1, Y1
 	VAESENC        Y8, Y2, Y2
 
-ten_rounds_227:
+ten_rounds_238:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        (SI), Y12
@@ -7199,11 +7485,11 @@ ten_rounds_227:
 	VAESENCLAST    Y15, Y2, Y2
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_228
+	JZ             alone_239
 	VMOVDQU        X2, 64(DI)
 	VEXTRACTI128   $0x01, Y2, X2
 
-alone_228:
+alone_239:
 	VMOVDQU   X2, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -7212,11 +7498,11 @@ alone_228:
 	VPBLENDVB X12, X13, X2, X2
 	VMOVDQU   X2, -16(DI)(DX*1)
 	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_230
+	JE        no_trailer_241
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+112(FP)
 
-no_trailer_230:
+no_trailer_241:
 	JMP finish
 
 rest_4:
@@ -7232,8 +7518,8 @@ rest_4:
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_232
-	JE             twelve_rounds_231
+	JB             ten_rounds_243
+	JE             twelve_rounds_242
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7245,7 +7531,7 @@ rest_4:
 	VAESENC        Y8, Y2, Y2
 	VAESENC        Y8, Y3, Y3
 
-twelve_rounds_231:
+twelve_rounds_242:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7257,7 +7543,7 @@ twelve_rounds_231:
 	VAESENC        Y8, Y2, Y2
 	VAESENC        Y8, Y3, Y3
 
-ten_rounds_232:
+ten_rounds_243:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        (SI), Y12
@@ -7355,11 +7641,11 @@ ten_rounds_232:
 	VAESENCLAST    Y15, Y3, Y3
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_233
+	JZ             alone_244
 	VMOVDQU        X3, 96(DI)
 	VEXTRACTI128   $0x01, Y3, X3
 
-alone_233:
+alone_244:
 	VMOVDQU   X3, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -7368,11 +7654,11 @@ alone_233:
 	VPBLENDVB X12, X13, X3, X3
 	VMOVDQU   X3, -16(DI)(DX*1)
 	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_235
+	JE        no_trailer_246
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+112(FP)
 
-no_trailer_235:
+no_trailer_246:
 	JMP finish
 
 rest_5:
@@ -7389,8 +7675,8 @@ rest_5:
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_237
-	JE             twelve_rounds_236
+	JB             ten_rounds_248
+	JE             twelve_rounds_247
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7404,7 +7690,7 @@ rest_5:
 	VAESENC        Y8, Y3, Y3
 	VAESENC        Y8, Y4, Y4
 
-twelve_rounds_236:
+twelve_rounds_247:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7418,7 +7704,7 @@ twelve_rounds_236:
 	VAESENC        Y8, Y3, Y3
 	VAESENC        Y8, Y4, Y4
 
-ten_rounds_237:
+ten_rounds_248:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        (SI), Y12
@@ -7538,11 +7824,11 @@ ten_rounds_237:
 	VAESENCLAST    Y15, Y4, Y4
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_238
+	JZ             alone_249
 	VMOVDQU        X4, 128(DI)
 	VEXTRACTI128   $0x01, Y4, X4
 
-alone_238:
+alone_249:
 	VMOVDQU   X4, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -7551,11 +7837,11 @@ alone_238:
 	VPBLENDVB X12, X13, X4, X4
 	VMOVDQU   X4, -16(DI)(DX*1)
 	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_240
+	JE        no_trailer_251
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+112(FP)
 
-no_trailer_240:
+no_trailer_251:
 	JMP finish
 
 rest_6:
@@ -7573,8 +7859,8 @@ rest_6:
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_242
-	JE             twelve_rounds_241
+	JB             ten_rounds_253
+	JE             twelve_rounds_252
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7590,7 +7876,7 @@ rest_6:
 	VAESENC        Y8, Y4, Y4
 	VAESENC        Y8, Y5, Y5
 
-twelve_rounds_241:
+twelve_rounds_252:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7606,7 +7892,7 @@ twelve_rounds_241:
 	VAESENC        Y8, Y4, Y4
 	VAESENC        Y8, Y5, Y5
 
-ten_rounds_242:
+ten_rounds_253:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        (SI), Y12
@@ -7747,11 +8033,11 @@ ten_rounds_242:
 	VAESENCLAST    Y15, Y5, Y5
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_243
+	JZ             alone_254
 	VMOVDQU        X5, 160(DI)
 	VEXTRACTI128   $0x01, Y5, X5
 
-alone_243:
+alone_254:
 	VMOVDQU   X5, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -7760,11 +8046,11 @@ alone_243:
 	VPBLENDVB X12, X13, X5, X5
 	VMOVDQU   X5, -16(DI)(DX*1)
 	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_245
+	JE        no_trailer_256
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+112(FP)
 
-no_trailer_245:
+no_trailer_256:
 	JMP finish
 
 rest_7:
@@ -7783,8 +8069,8 @@ rest_7:
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_247
-	JE             twelve_rounds_246
+	JB             ten_rounds_258
+	JE             twelve_rounds_257
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7802,7 +8088,7 @@ rest_7:
 	VAESENC        Y8, Y5, Y5
 	VAESENC        Y8, Y6, Y6
 
-twelve_rounds_246:
+twelve_rounds_257:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7820,7 +8106,7 @@ twelve_rounds_246:
 	VAESENC        Y8, Y5, Y5
 	VAESENC        Y8, Y6, Y6
 
-ten_rounds_247:
+ten_rounds_258:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        (SI), Y12
@@ -7983,11 +8269,11 @@ ten_rounds_247:
 	VAESENCLAST    Y15, Y6, Y6
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_248
+	JZ             alone_259
 	VMOVDQU        X6, 192(DI)
 	VEXTRACTI128   $0x01, Y6, X6
 
-alone_248:
+alone_259:
 	VMOVDQU   X6, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -7996,11 +8282,11 @@ alone_248:
 	VPBLENDVB X12, X13, X6, X6
 	VMOVDQU   X6, -16(DI)(DX*1)
 	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_250
+	JE        no_trailer_261
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+112(FP)
 
-no_trailer_250:
+no_trailer_261:
 	JMP finish
 
 rest_8:
@@ -8020,8 +8306,8 @@ rest_8:
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	VPXOR          vaesIndex<>+224(SB), Y8, Y7
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_252
-	JE             twelve_rounds_251
+	JB             ten_rounds_263
+	JE             twelve_rounds_262
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8041,7 +8327,7 @@ rest_8:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-twelve_rounds_251:
+twelve_rounds_262:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8061,7 +8347,7 @@ twelve_rounds_251:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-ten_rounds_252:
+ten_rounds_263:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        (SI), Y12
@@ -8245,11 +8531,11 @@ ten_rounds_252:
 	VAESENCLAST    Y15, Y7, Y7
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_253
+	JZ             alone_264
 	VMOVDQU        X7, 224(DI)
 	VEXTRACTI128   $0x01, Y7, X7
 
-alone_253:
+alone_264:
 	VMOVDQU   X7, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -8258,11 +8544,11 @@ alone_253:
 	VPBLENDVB X12, X13, X7, X7
 	VMOVDQU   X7, -16(DI)(DX*1)
 	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_255
+	JE        no_trailer_266
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+112(FP)
 
-no_trailer_255:
+no_trailer_266:
 	JMP finish
 
 stream:
@@ -8354,7 +8640,7 @@ short:
 
 short_block:
 	CMPQ    R12, $0x08
-	JB      four_bytes_256
+	JB      four_bytes_267
 	MOVQ    (SI), AX
 	MOVQ    -8(SI)(R12*1), R11
 	MOVL    $0x0000000f, CX
@@ -8364,11 +8650,11 @@ short_block:
 	SHRQ    $0x08, R11
 	VMOVQ   AX, X12
 	VPINSRQ $0x01, R11, X12, X12
-	JMP     loaded_259
+	JMP     loaded_270
 
-four_bytes_256:
+four_bytes_267:
 	CMPQ  R12, $0x04
-	JB    one_byte_257
+	JB    one_byte_268
 	MOVL  (SI), AX
 	MOVL  -4(SI)(R12*1), R11
 	LEAL  -4(R12), CX
@@ -8376,11 +8662,11 @@ four_bytes_256:
 	SHLQ  CL, R11
 	ORQ   R11, AX
 	VMOVQ AX, X12
-	JMP   loaded_259
+	JMP   loaded_270
 
-one_byte_257:
+one_byte_268:
 	TESTQ   R12, R12
-	JZ      no_bytes_258
+	JZ      no_bytes_269
 	MOVBLZX (SI), AX
 	MOVL    R12, CX
 	SHRL    $0x01, CX
@@ -8394,52 +8680,52 @@ one_byte_257:
 	SHLL    CL, R11
 	ORL     R11, AX
 	VMOVQ   AX, X12
-	JMP     loaded_259
+	JMP     loaded_270
 
-no_bytes_258:
+no_bytes_269:
 	VPXOR X12, X12, X12
 
-loaded_259:
+loaded_270:
 	XORL AX, AX
 
 short_loaded:
 	TESTB       $0x10, AL
-	JZ          alone_260
+	JZ          alone_271
 	VMOVDQU     -16(SI)(AX*1), X13
 	VINSERTI128 $0x01, X12, Y13, Y12
 
-alone_260:
+alone_271:
 	VMOVDQU Y12, 32(R9)
 	CMPQ    R12, $0x00000080
-	JHI     upper_half_261
+	JHI     upper_half_272
 	CMPQ    R12, $0x00000040
-	JHI     upper_half_262
+	JHI     upper_half_273
 	CMPQ    R12, $0x00000020
-	JHI     upper_half_263
+	JHI     upper_half_274
 	JMP     short_1
 
-upper_half_263:
+upper_half_274:
 	JMP short_2
 
-upper_half_262:
+upper_half_273:
 	CMPQ R12, $0x00000060
-	JHI  upper_half_264
+	JHI  upper_half_275
 	JMP  short_3
 
-upper_half_264:
+upper_half_275:
 	JMP short_4
 
-upper_half_261:
+upper_half_272:
 	CMPQ R12, $0x000000c0
-	JHI  upper_half_265
+	JHI  upper_half_276
 	CMPQ R12, $0x000000a0
-	JHI  upper_half_266
+	JHI  upper_half_277
 	JMP  short_5
 
-upper_half_266:
+upper_half_277:
 	JMP short_6
 
-upper_half_265:
+upper_half_276:
 	JMP short_7
 
 short_0:
@@ -8447,20 +8733,20 @@ short_0:
 	MOVL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_268
-	JE             twelve_rounds_267
+	JB             ten_rounds_279
+	JE             twelve_rounds_278
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VBROADCASTI128 32(R8), Y8
 	VAESENC        Y8, Y0, Y0
 
-twelve_rounds_267:
+twelve_rounds_278:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VBROADCASTI128 64(R8), Y8
 	VAESENC        Y8, Y0, Y0
 
-ten_rounds_268:
+ten_rounds_279:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VBROADCASTI128 96(R8), Y8
@@ -8490,8 +8776,8 @@ short_1:
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_270
-	JE             twelve_rounds_269
+	JB             ten_rounds_281
+	JE             twelve_rounds_280
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8499,7 +8785,7 @@ short_1:
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
 
-twelve_rounds_269:
+twelve_rounds_280:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8507,7 +8793,7 @@ twelve_rounds_269:
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
 
-ten_rounds_270:
+ten_rounds_281:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8553,34 +8839,34 @@ ten_rounds_270:
 	VAESENCLAST    Y15, Y1, Y1
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_271
+	JZ             alone_282
 	VMOVDQU        X1, (DI)
 	VEXTRACTI128   $0x01, Y1, X1
 
-alone_271:
+alone_282:
 	VMOVDQU X1, 32(R9)
 	CMPQ    DX, $0x10
-	JAE     whole_273
+	JAE     whole_284
 	CMPQ    DX, $0x08
-	JB      four_bytes_274
+	JB      four_bytes_285
 	MOVQ    32(R9), AX
 	MOVQ    AX, (DI)
 	MOVQ    24(R9)(DX*1), AX
 	MOVQ    AX, -8(DI)(DX*1)
-	JMP     stored_272
+	JMP     stored_283
 
-four_bytes_274:
+four_bytes_285:
 	CMPQ DX, $0x04
-	JB   one_byte_275
+	JB   one_byte_286
 	MOVL 32(R9), AX
 	MOVL AX, (DI)
 	MOVL 28(R9)(DX*1), AX
 	MOVL AX, -4(DI)(DX*1)
-	JMP  stored_272
+	JMP  stored_283
 
-one_byte_275:
+one_byte_286:
 	TESTQ DX, DX
-	JZ    stored_272
+	JZ    stored_283
 	MOVB  32(R9), AL
 	MOVB  AL, (DI)
 	MOVQ  DX, CX
@@ -8589,9 +8875,9 @@ one_byte_275:
 	MOVB  AL, (DI)(CX*1)
 	MOVB  31(R9)(DX*1), AL
 	MOVB  AL, -1(DI)(DX*1)
-	JMP   stored_272
+	JMP   stored_283
 
-whole_273:
+whole_284:
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
 	VPSHUFB   X12, X1, X1
@@ -8599,13 +8885,13 @@ whole_273:
 	VPBLENDVB X12, X13, X1, X1
 	VMOVDQU   X1, -16(DI)(DX*1)
 
-stored_272:
+stored_283:
 	CMPQ    trailer+40(FP), $0x00
-	JE      no_trailer_276
+	JE      no_trailer_287
 	MOVBLZX 32(R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
-no_trailer_276:
+no_trailer_287:
 	JMP finish_short
 
 short_2:
@@ -8615,8 +8901,8 @@ short_2:
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_278
-	JE             twelve_rounds_277
+	JB             ten_rounds_289
+	JE             twelve_rounds_288
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8626,7 +8912,7 @@ short_2:
 	VAESENC        Y8, Y1, Y1
 	VAESENC        Y8, Y2, Y2
 
-twelve_rounds_277:
+twelve_rounds_288:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8636,7 +8922,7 @@ twelve_rounds_277:
 	VAESENC        Y8, Y1, Y1
 	VAESENC        Y8, Y2, Y2
 
-ten_rounds_278:
+ten_rounds_289:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8704,11 +8990,11 @@ ten_rounds_278:
 	VAESENCLAST    Y15, Y2, Y2
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_279
+	JZ             alone_290
 	VMOVDQU        X2, 32(DI)
 	VEXTRACTI128   $0x01, Y2, X2
 
-alone_279:
+alone_290:
 	VMOVDQU   X2, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -8717,11 +9003,11 @@ alone_279:
 	VPBLENDVB X12, X13, X2, X2
 	VMOVDQU   X2, -16(DI)(DX*1)
 	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_281
+	JE        no_trailer_292
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+112(FP)
 
-no_trailer_281:
+no_trailer_292:
 	JMP finish_short
 
 short_3:
@@ -8732,8 +9018,8 @@ short_3:
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_283
-	JE             twelve_rounds_282
+	JB             ten_rounds_294
+	JE             twelve_rounds_293
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8745,7 +9031,7 @@ short_3:
 	VAESENC        Y8, Y2, Y2
 	VAESENC        Y8, Y3, Y3
 
-twelve_rounds_282:
+twelve_rounds_293:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8757,7 +9043,7 @@ twelve_rounds_282:
 	VAESENC        Y8, Y2, Y2
 	VAESENC        Y8, Y3, Y3
 
-ten_rounds_283:
+ten_rounds_294:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8847,11 +9133,11 @@ ten_rounds_283:
 	VAESENCLAST    Y15, Y3, Y3
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_284
+	JZ             alone_295
 	VMOVDQU        X3, 64(DI)
 	VEXTRACTI128   $0x01, Y3, X3
 
-alone_284:
+alone_295:
 	VMOVDQU   X3, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -8860,11 +9146,11 @@ alone_284:
 	VPBLENDVB X12, X13, X3, X3
 	VMOVDQU   X3, -16(DI)(DX*1)
 	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_286
+	JE        no_trailer_297
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+112(FP)
 
-no_trailer_286:
+no_trailer_297:
 	JMP finish_short
 
 short_4:
@@ -8876,8 +9162,8 @@ short_4:
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_288
-	JE             twelve_rounds_287
+	JB             ten_rounds_299
+	JE             twelve_rounds_298
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8891,7 +9177,7 @@ short_4:
 	VAESENC        Y8, Y3, Y3
 	VAESENC        Y8, Y4, Y4
 
-twelve_rounds_287:
+twelve_rounds_298:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8905,7 +9191,7 @@ twelve_rounds_287:
 	VAESENC        Y8, Y3, Y3
 	VAESENC        Y8, Y4, Y4
 
-ten_rounds_288:
+ten_rounds_299:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9017,11 +9303,11 @@ ten_rounds_288:
 	VAESENCLAST    Y15, Y4, Y4
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_289
+	JZ             alone_300
 	VMOVDQU        X4, 96(DI)
 	VEXTRACTI128   $0x01, Y4, X4
 
-alone_289:
+alone_300:
 	VMOVDQU   X4, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -9030,11 +9316,11 @@ alone_289:
 	VPBLENDVB X12, X13, X4, X4
 	VMOVDQU   X4, -16(DI)(DX*1)
 	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_291
+	JE        no_trailer_302
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+112(FP)
 
-no_trailer_291:
+no_trailer_302:
 	JMP finish_short
 
 short_5:
@@ -9047,8 +9333,8 @@ short_5:
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_293
-	JE             twelve_rounds_292
+	JB             ten_rounds_304
+	JE             twelve_rounds_303
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9064,7 +9350,7 @@ short_5:
 	VAESENC        Y8, Y4, Y4
 	VAESENC        Y8, Y5, Y5
 
-twelve_rounds_292:
+twelve_rounds_303:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9080,7 +9366,7 @@ twelve_rounds_292:
 	VAESENC        Y8, Y4, Y4
 	VAESENC        Y8, Y5, Y5
 
-ten_rounds_293:
+ten_rounds_304:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9214,11 +9500,11 @@ ten_rounds_293:
 	VAESENCLAST    Y15, Y5, Y5
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_294
+	JZ             alone_305
 	VMOVDQU        X5, 128(DI)
 	VEXTRACTI128   $0x01, Y5, X5
 
-alone_294:
+alone_305:
 	VMOVDQU   X5, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -9227,11 +9513,11 @@ alone_294:
 	VPBLENDVB X12, X13, X5, X5
 	VMOVDQU   X5, -16(DI)(DX*1)
 	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_296
+	JE        no_trailer_307
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+112(FP)
 
-no_trailer_296:
+no_trailer_307:
 	JMP finish_short
 
 short_6:
@@ -9245,8 +9531,8 @@ short_6:
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_298
-	JE             twelve_rounds_297
+	JB             ten_rounds_309
+	JE             twelve_rounds_308
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9264,7 +9550,7 @@ short_6:
 	VAESENC        Y8, Y5, Y5
 	VAESENC        Y8, Y6, Y6
 
-twelve_rounds_297:
+twelve_rounds_308:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9282,7 +9568,7 @@ twelve_rounds_297:
 	VAESENC        Y8, Y5, Y5
 	VAESENC        Y8, Y6, Y6
 
-ten_rounds_298:
+ten_rounds_309:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9438,11 +9724,11 @@ ten_rounds_298:
 	VAESENCLAST    Y15, Y6, Y6
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_299
+	JZ             alone_310
 	VMOVDQU        X6, 160(DI)
 	VEXTRACTI128   $0x01, Y6, X6
 
-alone_299:
+alone_310:
 	VMOVDQU   X6, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -9451,11 +9737,11 @@ alone_299:
 	VPBLENDVB X12, X13, X6, X6
 	VMOVDQU   X6, -16(DI)(DX*1)
 	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_301
+	JE        no_trailer_312
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+112(FP)
 
-no_trailer_301:
+no_trailer_312:
 	JMP finish_short
 
 short_7:
@@ -9470,8 +9756,8 @@ short_7:
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	VPXOR          vaesIndex<>+224(SB), Y8, Y7
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_303
-	JE             twelve_rounds_302
+	JB             ten_rounds_314
+	JE             twelve_rounds_313
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9491,7 +9777,7 @@ short_7:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-twelve_rounds_302:
+twelve_rounds_313:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9511,7 +9797,7 @@ twelve_rounds_302:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-ten_rounds_303:
+ten_rounds_314:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9689,11 +9975,11 @@ ten_rounds_303:
 	VAESENCLAST    Y15, Y7, Y7
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_304
+	JZ             alone_315
 	VMOVDQU        X7, 192(DI)
 	VEXTRACTI128   $0x01, Y7, X7
 
-alone_304:
+alone_315:
 	VMOVDQU   X7, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -9702,11 +9988,11 @@ alone_304:
 	VPBLENDVB X12, X13, X7, X7
 	VMOVDQU   X7, -16(DI)(DX*1)
 	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_306
+	JE        no_trailer_317
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+112(FP)
 
-no_trailer_306:
+no_trailer_317:
 finish_short:
 	VEXTRACTI128 $0x01, Y9, X15
 	VPXOR        X15, X9, X9
@@ -9744,9 +10030,9 @@ finish_short:
 
 finish:
 	CMPQ s+96(FP), $0x00
-	JE   no_seam_307
+	JE   no_seam_318
 	CMPQ 472(SP), $0x00
-	JE   no_seam_307
+	JE   no_seam_318
 	LEAQ 216(SP), AX
 	ANDQ $-64, AX
 	MOVQ 472(SP), DX
@@ -9754,80 +10040,106 @@ finish:
 	MOVQ 480(SP), DI
 	MOVQ 488(SP), R13
 
-move_out_308:
-	SUBQ R13, DX
-	CMPQ AX, DI
-	JE   moved_310
-	SUBQ $0x20, R13
-	JB   less_311
-	XORL CX, CX
+move_out_319:
+	SUBQ    R13, DX
+	CMPQ    AX, DI
+	JE      moved_321
+	CMPQ    R13, $0x00000080
+	JB      less_322
+	VMOVDQU (AX), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU 32(AX), Y0
+	VMOVDQU Y0, 32(DI)
+	VMOVDQU 64(AX), Y0
+	VMOVDQU Y0, 64(DI)
+	VMOVDQU 96(AX), Y0
+	VMOVDQU Y0, 96(DI)
+	VMOVDQU -128(AX)(R13*1), Y0
+	VMOVDQU Y0, -128(DI)(R13*1)
+	VMOVDQU -96(AX)(R13*1), Y0
+	VMOVDQU Y0, -96(DI)(R13*1)
+	VMOVDQU -64(AX)(R13*1), Y0
+	VMOVDQU Y0, -64(DI)(R13*1)
+	VMOVDQU -32(AX)(R13*1), Y0
+	VMOVDQU Y0, -32(DI)(R13*1)
+	JMP     moved_321
 
-move_312:
-	VMOVDQU (AX)(CX*1), Y0
-	VMOVDQU Y0, (DI)(CX*1)
-	ADDQ    $0x20, CX
-	CMPQ    CX, R13
-	JB      move_312
-	VMOVDQU (AX)(R13*1), Y0
-	VMOVDQU Y0, (DI)(R13*1)
-	ADDQ    $0x20, R13
-	JMP     moved_310
+less_322:
+	CMPQ    R13, $0x00000040
+	JB      less_323
+	VMOVDQU (AX), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU 32(AX), Y0
+	VMOVDQU Y0, 32(DI)
+	VMOVDQU -64(AX)(R13*1), Y0
+	VMOVDQU Y0, -64(DI)(R13*1)
+	VMOVDQU -32(AX)(R13*1), Y0
+	VMOVDQU Y0, -32(DI)(R13*1)
+	JMP     moved_321
 
-less_311:
-	ADDQ    $0x20, R13
-	CMPQ    R13, $0x10
-	JB      less_313
+less_323:
+	CMPQ    R13, $0x00000020
+	JB      less_324
+	VMOVDQU (AX), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU -32(AX)(R13*1), Y0
+	VMOVDQU Y0, -32(DI)(R13*1)
+	JMP     moved_321
+
+less_324:
+	CMPQ    R13, $0x00000010
+	JB      less_325
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_310
+	JMP     moved_321
 
-less_313:
-	CMPQ R13, $0x08
-	JB   less_314
+less_325:
+	CMPQ R13, $0x00000008
+	JB   less_326
 	MOVQ (AX), CX
 	MOVQ CX, (DI)
 	MOVQ -8(AX)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_310
+	JMP  moved_321
 
-less_314:
-	CMPQ R13, $0x04
-	JB   less_315
+less_326:
+	CMPQ R13, $0x00000004
+	JB   less_327
 	MOVL (AX), CX
 	MOVL CX, (DI)
 	MOVL -4(AX)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_310
+	JMP  moved_321
 
-less_315:
-	CMPQ R13, $0x02
-	JB   less_316
+less_327:
+	CMPQ R13, $0x00000002
+	JB   less_328
 	MOVW (AX), CX
 	MOVW CX, (DI)
 	MOVW -2(AX)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_310
+	JMP  moved_321
 
-less_316:
+less_328:
 	TESTQ R13, R13
-	JZ    moved_310
+	JZ    moved_321
 	MOVB  (AX), CL
 	MOVB  CL, (DI)
 
-moved_310:
+moved_321:
 	ADDQ  R13, AX
 	TESTQ DX, DX
-	JZ    moved_out_309
+	JZ    moved_out_320
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_318
+	JNZ   taken_330
 
-empty_317:
+empty_329:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      moved_out_309
+	JZ      moved_out_320
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -9837,18 +10149,18 @@ empty_317:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_317
+	JZ      empty_329
 
-taken_318:
+taken_330:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
 	MOVQ    144(SP), DI
 	ADDQ    R13, 144(SP)
 	SUBQ    R13, 152(SP)
-	JMP     move_out_308
+	JMP     move_out_319
 
-moved_out_309:
-no_seam_307:
+moved_out_320:
+no_seam_318:
 	VPXOR        Y11, Y9, Y15
 	VPXOR        Y15, Y10, Y10
 	VEXTRACTI128 $0x01, Y9, X15

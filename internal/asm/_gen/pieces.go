@@ -33,6 +33,7 @@ type walk struct {
 	// what was left of the run that it begins in.
 	scratch, seam, runText, runSize operand.Mem
 
+	most int // bytes in a batch, a power of two
 	x    vec // scratch; as wide as what is moved at once
 	t    reg.GPPhysical
 	n    reg.GPPhysical
@@ -120,54 +121,43 @@ func (w walk) run(text, left reg.GPPhysical) {
 	MOVQ(operand.U32(0), w.size)
 }
 
-// move copies w.n bytes. Nothing else is read or written.
+// move copies w.n bytes, at most w.most. Nothing else is read or written.
 func (w walk) move(from, to reg.GPPhysical) {
 	index := func(base, index reg.GPPhysical, n int) operand.Mem {
 		return operand.Mem{Base: base, Index: index, Scale: 1, Disp: n}
 	}
-	done, less := newLabel("moved_"), newLabel("less_")
+	done := newLabel("moved_")
 
 	// What is in place stays.
 	CMPQ(from, to)
 	JE(target(done))
 
-	// As many whole vectors as fit, and the last one again from its end.
-	size := int(w.x.Size())
-	loop := newLabel("move_")
-	SUBQ(operand.U8(size), w.n)
-	JB(target(less))
-	XORL(w.t.As32(), w.t.As32())
-	Label(loop)
-	VMOVDQU(index(from, w.t, 0), w.x)
-	VMOVDQU(w.x, index(to, w.t, 0))
-	ADDQ(operand.U8(size), w.t)
-	CMPQ(w.t, w.n)
-	JB(target(loop))
-	VMOVDQU(index(from, w.n, 0), w.x)
-	VMOVDQU(w.x, index(to, w.n, 0))
-	ADDQ(operand.U8(size), w.n)
-	JMP(target(done))
-
-	// Less than a vector: a power of two from the start, and from the end.
-	Label(less)
-	ADDQ(operand.U8(size), w.n)
-	ends := func(size int, mov func(a, b operand.Op), r operand.Op) {
+	// A power of two from the start, and from the end.
+	ends := func(size, step int, mov func(a, b operand.Op), r operand.Op) {
 		less := newLabel("less_")
-		CMPQ(w.n, operand.U8(size))
+		CMPQ(w.n, operand.U32(size))
 		JB(target(less))
-		mov(at(from, 0), r)
-		mov(r, at(to, 0))
-		mov(index(from, w.n, -size), r)
-		mov(r, index(to, w.n, -size))
+		for i := 0; i < size; i += step {
+			mov(at(from, i), r)
+			mov(r, at(to, i))
+		}
+		for i := -size; i < 0; i += step {
+			mov(index(from, w.n, i), r)
+			mov(r, index(to, w.n, i))
+		}
 		JMP(target(done))
 		Label(less)
 	}
-	if size > 16 {
-		ends(16, VMOVDQU, low(w.x))
+	vector := int(w.x.Size())
+	for size := w.most / 2; size >= vector; size /= 2 {
+		ends(size, vector, VMOVDQU, w.x)
 	}
-	ends(8, MOVQ, w.t)
-	ends(4, MOVL, w.t.As32())
-	ends(2, MOVW, w.t.As16())
+	if vector > 16 {
+		ends(16, 16, VMOVDQU, low(w.x))
+	}
+	ends(8, 8, MOVQ, w.t)
+	ends(4, 4, MOVL, w.t.As32())
+	ends(2, 2, MOVW, w.t.As16())
 	TESTQ(w.n, w.n)
 	JZ(target(done))
 	MOVB(at(from, 0), w.t.As8())

@@ -120,6 +120,7 @@ func (p plan) suspendStream(hash vec) {
 // walk is what a walk over pieces uses of p.
 func (p plan) walk() walk {
 	w := newWalk()
+	w.most = p.batchSize()
 	w.x, w.t, w.n, w.from = p.state[0], p.count, p.last, p.t0
 	return w
 }

@@ -84,6 +84,7 @@ func (p zmm) suspendStream(hash vec) {
 // walk is what a walk over pieces uses of p.
 func (p zmm) walk() walk {
 	w := newWalk()
+	w.most = zmmBatchSize
 	w.x, w.t, w.n, w.from = half(p.state[0]), p.t1, p.size, p.t0
 	return w
 }
