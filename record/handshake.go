@@ -85,12 +85,16 @@ func (t *messageTracker) mayEnter(e Epoch) bool {
 // HandshakeReader joins handshake messages that are fragmented across records
 // and separates those that share one. It does no I/O and knows no message.
 //
+// Messages hold secrets, such as tickets. Memory that a HandshakeReader gives up
+// has been overwritten, but for what it still holds when it is itself dropped: see
+// [HandshakeReader.Wipe].
+//
 // A HandshakeReader is not safe for concurrent use.
 //
 // See RFC 9846, Sections 4 and 5.1.
 type HandshakeReader struct {
 	noCopy noCopy
-	buf    []byte // unread content, from read on
+	buf    []byte // messages that were returned; unread content from read on
 	read   int
 	max    int
 	err    error
@@ -121,13 +125,18 @@ func (r *HandshakeReader) Append(content []byte) error {
 		clear(r.buf[n:])
 		r.buf, r.read = r.buf[:n], 0
 	}
+	if size := len(r.buf) + len(content); size > cap(r.buf) {
+		old := r.buf
+		r.buf = append(make([]byte, 0, max(size, 2*cap(old))), old...)
+		clear(old)
+	}
 	r.buf = append(r.buf, content...)
 	_, _, err := r.peek()
 	return err
 }
 
 // Next returns the next whole message, its header of four bytes included, or
-// nil if it is not there yet. The message is valid until the next Append.
+// nil if it is not there yet. The message is valid until the next Append or Wipe.
 //
 // It returns [ErrHandshakeSize], for ever, if the message that begins here
 // announces too long a body; messages before it have been returned.
@@ -138,17 +147,24 @@ func (r *HandshakeReader) Next() ([]byte, error) {
 	}
 	msg := r.buf[r.read : r.read+size : r.read+size]
 	r.read += size
-	if r.read == len(r.buf) {
-		// The caller may keep msg until the next Append; the reader itself
-		// holds no memory between messages.
-		r.buf, r.read = nil, 0
-	}
 	return msg, nil
 }
 
 // Empty reports whether no byte is unread. It must be true where keys change:
 // "Handshake messages MUST NOT span key changes." (RFC 9846, Section 5.1)
 func (r *HandshakeReader) Empty() bool { return len(r.buf) == r.read }
+
+// Wipe overwrites what the reader holds, messages that it has returned among it,
+// and gives up the memory. An Empty reader can be used on, so that a connection
+// holds nothing between messages; any other has lost bytes of the stream, and
+// every later Append and Next returns [ErrClosed].
+func (r *HandshakeReader) Wipe() {
+	if r.err == nil && !r.Empty() {
+		r.err = ErrClosed
+	}
+	clear(r.buf)
+	r.buf, r.read = nil, 0
+}
 
 // peek returns the size of the first unread message and whether it is whole.
 func (r *HandshakeReader) peek() (size int, ok bool, err error) {
@@ -162,7 +178,8 @@ func (r *HandshakeReader) peek() (size int, ok bool, err error) {
 	size = int(p[1])<<16 | int(p[2])<<8 | int(p[3])
 	if size > r.max {
 		r.err = ErrHandshakeSize
-		r.buf, r.read = nil, 0
+		clear(p)
+		r.buf = r.buf[:r.read] // which are valid until Append or Wipe
 		return 0, false, r.err
 	}
 	size += messageHeaderSize

@@ -91,8 +91,10 @@ func TestHandshakeReader(t *testing.T) {
 			if reader.Empty() == tracker.partial() {
 				t.Fatalf("Empty %v, but a message is partly through: %v", reader.Empty(), tracker.partial())
 			}
-			if reader.Empty() && reader.buf != nil && n > 0 && len(got) > 0 {
-				t.Fatal("an empty reader holds memory")
+			if reader.Empty() && round%2 == 0 {
+				if reader.Wipe(); reader.buf != nil {
+					t.Fatal("a wiped reader holds memory")
+				}
 			}
 		}
 		if len(got) != len(want) {
@@ -103,6 +105,85 @@ func TestHandshakeReader(t *testing.T) {
 				t.Fatalf("message %d is %x", i, got[i])
 			}
 		}
+	}
+}
+
+// TestHandshakeReaderOverwrites looks at memory that was given up: when it was
+// outgrown, when messages in it have been read, after an error, when it is wiped.
+func TestHandshakeReaderOverwrites(t *testing.T) {
+	var seen [][]byte // all memory that the reader ever had
+	look := func(r *HandshakeReader) {
+		seen = append(seen, r.buf[:cap(r.buf)])
+	}
+	// check wants zeros everywhere but in what the reader holds.
+	check := func(when string, r *HandshakeReader) {
+		t.Helper()
+		holds := bytes.Clone(r.buf)
+		clear(r.buf)
+		for i, b := range seen {
+			if n := len(bytes.TrimRight(b, "\x00")); n > 0 {
+				t.Errorf("%s: %d bytes left in memory %d", when, n, i)
+			}
+		}
+		copy(r.buf, holds)
+	}
+	r := NewHandshakeReader(1000)
+	ticket := message(typeNewSessionTicket, 900)
+	for i := 0; i < len(ticket); i += 100 {
+		if err := r.Append(ticket[i:min(i+100, len(ticket))]); err != nil {
+			t.Fatal(err)
+		}
+		look(r)
+		check("growing", r)
+	}
+	if m, err := r.Next(); err != nil || !bytes.Equal(m, ticket) {
+		t.Fatal(err)
+	}
+	if err := r.Append(ticket[:10]); err != nil { // the message is not valid any more
+		t.Fatal(err)
+	}
+	look(r)
+	check("next message", r)
+	if len(r.buf) != 10 {
+		t.Errorf("holds %d bytes", len(r.buf))
+	}
+	if err := r.Append(append(bytes.Clone(ticket[10:]), message(typeNewSessionTicket, 1001)...)); err != nil {
+		t.Fatal(err)
+	}
+	look(r)
+	m, err := r.Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Next(); err != ErrHandshakeSize {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(m, ticket) {
+		t.Error("an error ended a message that was returned before")
+	}
+	check("too long", r)
+	r.Wipe()
+	check("Wipe", r)
+	if _, err := r.Next(); err != ErrHandshakeSize || r.buf != nil {
+		t.Errorf("after Wipe: %v", err)
+	}
+	// Only an empty reader can be used on.
+	r = NewHandshakeReader(1000)
+	for range 2 {
+		r.Append(ticket)
+		look(r)
+		if m, err := r.Next(); err != nil || !bytes.Equal(m, ticket) {
+			t.Fatal(err)
+		}
+		r.Wipe()
+		check("Wipe of an empty reader", r)
+	}
+	r.Append(ticket[:10])
+	look(r)
+	r.Wipe()
+	check("Wipe inside a message", r)
+	if _, err := r.Next(); err != ErrClosed || r.Append(ticket) != ErrClosed || !r.Empty() {
+		t.Errorf("wiped inside a message: %v", err)
 	}
 }
 

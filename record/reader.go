@@ -379,8 +379,14 @@ func (r *Reader) handshake(content []byte) (err error) {
 func (r *Reader) handleMessages() error {
 	for {
 		message, err := r.messages.Next()
-		if message == nil || err != nil {
+		if err != nil {
 			return err
+		}
+		if message == nil {
+			if r.messages.Empty() {
+				r.messages.Wipe()
+			}
+			return nil
 		}
 		if message[0] != typeKeyUpdate {
 			if err := r.handler.handleMessage(message); err != nil {
@@ -548,6 +554,9 @@ func (r *Reader) close(err error) {
 		r.err = err
 	}
 	r.opener.Wipe()
+	if r.messages != nil {
+		r.messages.Wipe()
+	}
 	r.unread, r.pending, r.messages = nil, nil, nil
 	if r.b != nil {
 		clear(r.b.b[r.plain:r.plainEnd])

@@ -515,6 +515,54 @@ func TestReaderHandshake(t *testing.T) {
 	}
 }
 
+// TestReaderOverwritesMessages finds zeros where the messages stood that a handler
+// was given, however the call ends.
+func TestReaderOverwritesMessages(t *testing.T) {
+	for _, end := range []string{"", "error", "panic", "close"} {
+		s := appSealer(t, aead.AES128GCM(), "client", SealerConfig{})
+		var wire []byte
+		for range 3 {
+			wire = mustSeal(t)(s.Seal(wire, ContentTypeHandshake, message(typeNewSessionTicket, 100)[:50]))
+			wire = mustSeal(t)(s.Seal(wire, ContentTypeHandshake, message(typeNewSessionTicket, 100)[50:]))
+		}
+		if end == "close" {
+			wire = mustSeal(t)(s.Seal(wire, ContentTypeHandshake, message(typeNewSessionTicket, 100)[:50]))
+		}
+		var seen [][]byte
+		src := stub{}
+		src.in.Write(wire)
+		r := newTestReader(t, &src, ReaderConfig{HandleMessage: func(m []byte) error {
+			seen = append(seen, m)
+			switch end {
+			case "error":
+				return errors.New("own")
+			case "panic":
+				panic("own")
+			}
+			return nil
+		}})
+		recovered(func() { r.Read(make([]byte, 1)) })
+		want := 1
+		if end == "" || end == "close" {
+			want = 3
+		}
+		if len(seen) != want {
+			t.Fatalf("%q: %d messages", end, len(seen))
+		}
+		if end == "close" {
+			if seen = append(seen, r.messages.buf); len(seen[3]) != 50 {
+				t.Fatalf("holds %d bytes of a message", len(seen[3]))
+			}
+			r.close(io.EOF)
+		}
+		for i, m := range seen {
+			if len(bytes.Trim(m, "\x00")) > 0 {
+				t.Errorf("%q: message %d is still there", end, i)
+			}
+		}
+	}
+}
+
 // TestReaderBuffer holds a Reader to its promise: none while it waits, a small
 // one inside a record.
 func TestReaderBuffer(t *testing.T) {
