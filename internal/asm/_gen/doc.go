@@ -104,9 +104,10 @@ package main
 // H¹ are what the last vector loads for slots that do not exist.
 //
 // A group begins at the power with the number of slots it covers: all that are
-// left if the table reaches so far, and groupBlocks otherwise; then the power
-// after the group's last slot is at the table's end, which is how its end is
-// noticed (nextBatch).
+// left if those are no more than a group, a batch and the block of lengths, and a
+// group otherwise; then the power after the group's last slot is at the table's end,
+// which is how its end is noticed (nextBatch). How many slots a group has is said
+// by the table, so that one for a single text can do with few powers.
 //
 // # Seal: hashing one batch behind
 //
