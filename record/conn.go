@@ -36,8 +36,8 @@ type ConnConfig struct {
 	// NewSessionTicket and CertificateRequest, on a server Certificate,
 	// CertificateVerify and Finished, and messages unknown to RFC 9846. The
 	// message is only valid during the call. If it returns an error, that ends
-	// the connection: with the alert that [AlertOf] names for it, or else with
-	// internal_error, as [ErrMessageHandler].
+	// the connection with a [HookError], or with that error itself if it is one of
+	// this package's, and with the alert that [AlertOf] names for it.
 	//
 	// A nil HandleMessage ignores NewSessionTicket and refuses all others with
 	// [ErrUnexpectedMessage].

@@ -196,7 +196,7 @@ func TestConnAlerts(t *testing.T) {
 		// without having sent the "post_handshake_auth" extension MUST send an
 		// "unexpected_message" fatal alert." (RFC 9846, Section 4.7.2)
 		{"CertificateRequest", func(f *forger) []byte { return f.record(22, message(13, 3), 0) }, ConnConfig{}, ErrUnexpectedMessage, AlertUnexpectedMessage},
-		{"handler", func(f *forger) []byte { return f.record(22, message(13, 3), 0) }, ConnConfig{HandleMessage: func(*Conn, []byte) error { return own }}, own, AlertInternalError},
+		{"handler", func(f *forger) []byte { return f.record(22, message(13, 3), 0) }, ConnConfig{HandleMessage: func(*Conn, []byte) error { return own }}, ErrMessageHandler, AlertInternalError},
 		{"handler with an alert", func(f *forger) []byte { return f.record(22, message(13, 3), 0) }, ConnConfig{HandleMessage: func(*Conn, []byte) error { return ErrMalformedMessage }}, ErrMalformedMessage, AlertDecodeError},
 	} {
 		t.Run(test.name, func(t *testing.T) {

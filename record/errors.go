@@ -144,21 +144,66 @@ var (
 // handshake with an X alert" mean that the implementation MUST send alert X if it
 // sends any alert." (RFC 9846, Section 6.2)
 func AlertOf(err error) (Alert, bool) {
-	for i := range alertTable {
-		if row := &alertTable[i]; errors.Is(err, row.err) {
-			return row.alert, row.send
-		}
+	if row := alertRowOf(err); row != nil {
+		return row.alert, row.send
 	}
 	return 0, false
 }
 
-// alertTable has one row for every exported error; a test holds it complete.
-// No row is a default.
-var alertTable = [...]struct {
+func alertRowOf(err error) *alertRow {
+	for i := range alertTable {
+		if row := &alertTable[i]; errors.Is(err, row.err) {
+			return row
+		}
+	}
+	return nil
+}
+
+// HookError is an error of the caller's own code that has ended a [Reader] or a
+// [Conn]: of the message handler, or of the constructor of a suite.
+//
+// It counts as one error of this package, which [errors.Is] and [AlertOf] find:
+// the first in Err that has an alert, or else [ErrMessageHandler]. What else is in
+// Err they do not find. The handler's io.EOF is not the end of the data that is
+// read, and its timeout not one that passes.
+type HookError struct {
+	Err error // what the caller's code returned, or ErrKeySetup wrapped beside it
+
+	is error
+}
+
+func (e *HookError) Error() string {
+	if errors.Is(e.Err, e.is) {
+		return e.Err.Error()
+	}
+	return e.is.Error() + ": " + e.Err.Error()
+}
+
+// Unwrap returns the error of this package that e counts as.
+func (e *HookError) Unwrap() error { return e.is }
+
+// hookError returns the final error for err, which counts as other if it has no
+// alert. An error of this package stays what it is.
+func hookError(err, other error) error {
+	if row := alertRowOf(err); row != nil && row.send {
+		if err == row.err {
+			return err
+		}
+		other = row.err
+	}
+	return &HookError{Err: err, is: other}
+}
+
+// alertRow says which alert an error is told the peer by, if any.
+type alertRow struct {
 	err   error
 	alert Alert
 	send  bool
-}{
+}
+
+// alertTable has one row for every exported error; a test holds it complete.
+// No row is a default.
+var alertTable = [...]alertRow{
 	{ErrUnexpectedRecordType, AlertUnexpectedMessage, true},
 	{ErrUnexpectedContentType, AlertUnexpectedMessage, true},
 	{ErrRecordOverflow, AlertRecordOverflow, true},

@@ -15,8 +15,8 @@ type ReaderConfig struct {
 
 	// HandleMessage is given each handshake message, its header of four bytes
 	// included, but KeyUpdate. The message is only valid during the call. If it
-	// returns an error, that ends the Reader: with the alert that [AlertOf]
-	// names for it, or else as [ErrMessageHandler]. A nil HandleMessage refuses
+	// returns an error, that ends the Reader with a [HookError], or with that
+	// error itself if it is one of this package's. A nil HandleMessage refuses
 	// every message with [ErrUnexpectedMessage].
 	//
 	// It runs inside a Read and must not call methods of the Reader. If it
@@ -63,7 +63,8 @@ type ReaderConfig struct {
 // after all data before them. The end of the transport is [io.ErrUnexpectedEOF]
 // unless a close_notify came before it, which is [io.EOF]; an error alert of the
 // peer is an [AlertError]; other errors of the transport are a
-// [TransportError]. For all others [AlertOf] says what to send to the peer.
+// [TransportError]. For all others [AlertOf] says what to send to the peer. No
+// final error but io.EOF itself is io.EOF to [errors.Is], and none is a timeout.
 //
 // A Reader must not be copied and is not safe for concurrent use.
 type Reader struct {
@@ -193,7 +194,8 @@ func (r *Reader) Read(p []byte) (n int, err error) {
 
 // WriteTo writes to w all application data until [io.EOF], which it returns as
 // nil. It writes the content of one record at a time, from where that was
-// opened. What w does not take can still be read.
+// opened. What w does not take can still be read. Errors of w are returned as they
+// are, but for io.EOF, which comes as [io.ErrClosedPipe].
 func (r *Reader) WriteTo(w io.Writer) (n int64, err error) {
 	for {
 		m, err := r.writeRecord(w)
@@ -227,8 +229,8 @@ func (r *Reader) writeRecord(w io.Writer) (n int, err error) {
 		return 0, errInvalidWrite
 	case err == nil && n < size:
 		err = io.ErrShortWrite
-	case err == io.EOF:
-		err = fmt.Errorf("record: destination of WriteTo: %w", io.EOF)
+	default:
+		err = notTheEnd(err, io.ErrClosedPipe)
 	}
 	r.dropPlain(n)
 	return n, err
@@ -390,10 +392,7 @@ func (r *Reader) handleMessages() error {
 		}
 		if message[0] != typeKeyUpdate {
 			if err := r.handler.handleMessage(message); err != nil {
-				if _, ok := AlertOf(err); !ok {
-					err = fmt.Errorf("%w: %w", ErrMessageHandler, err)
-				}
-				return err
+				return hookError(err, ErrMessageHandler)
 			}
 			continue
 		}
@@ -410,6 +409,9 @@ func (r *Reader) handleMessages() error {
 		// "Upon receiving a KeyUpdate, the receiver MUST update its receiving
 		// keys." (RFC 9846, Section 4.7.3)
 		if err := r.opener.KeyUpdate(); err != nil {
+			if errors.Is(err, ErrKeySetup) {
+				err = hookError(err, ErrKeySetup)
+			}
 			return err
 		}
 		r.handler.handleKeyUpdate(request)
@@ -526,15 +528,20 @@ func (r *Reader) transportError(err error) error {
 		if r.truncate && r.start == r.end && !r.opener.HandshakePartial() {
 			err = io.EOF
 		}
-	case errors.Is(err, io.EOF):
-		// Whoever asks errors.Is must not take it for the end that close_notify
-		// brings.
-		err = &TransportError{Op: "read", Err: fmt.Errorf("%w: %v", io.ErrUnexpectedEOF, err)}
 	default:
-		err = &TransportError{Op: "read", Err: err}
+		err = &TransportError{Op: "read", Err: notTheEnd(err, io.ErrUnexpectedEOF)}
 	}
 	r.close(err)
 	return r.err
+}
+
+// notTheEnd returns err, unless whoever asks [errors.Is] would take it for the end
+// that close_notify brings: then it is instead, with err's text.
+func notTheEnd(err, instead error) error {
+	if errors.Is(err, io.EOF) {
+		return fmt.Errorf("%w: %v", instead, err)
+	}
+	return err
 }
 
 // fail ends r with an error that its owner is told of.
@@ -579,7 +586,7 @@ var (
 	ErrUnexpectedMessage = errors.New("record: unexpected handshake message")
 
 	// ErrMessageHandler is an error of the caller's message handler that has no
-	// alert of its own. The cause is wrapped beside it.
+	// alert of its own. It comes in a [HookError].
 	ErrMessageHandler = errors.New("record: handshake message not handled")
 )
 

@@ -2,6 +2,9 @@ package record
 
 import (
 	"bytes"
+	"context"
+	"crypto"
+	"crypto/cipher"
 	"errors"
 	"fmt"
 	"io"
@@ -345,7 +348,7 @@ func TestReaderWriteTo(t *testing.T) {
 		name string
 		err  error
 		want error
-	}{{"short", nil, io.ErrShortWrite}, {"error", full, full}, {"its own end", io.EOF, io.EOF}} {
+	}{{"short", nil, io.ErrShortWrite}, {"error", full, full}, {"its own end", io.EOF, io.ErrClosedPipe}, {"its own end, wrapped", fmt.Errorf("full: %w", io.EOF), io.ErrClosedPipe}} {
 		r := newTestReader(t, bytes.NewReader(wire), ignore)
 		out.Reset()
 		for range 10 {
@@ -361,7 +364,7 @@ func TestReaderWriteTo(t *testing.T) {
 			if int(n) > out.Len() {
 				t.Fatalf("%s: count %d", test.name, n)
 			}
-			if err != nil && !errors.Is(err, test.want) || err == io.EOF {
+			if err != nil && !errors.Is(err, test.want) || errors.Is(err, io.EOF) {
 				t.Fatalf("%s: %v", test.name, err)
 			}
 		}
@@ -466,23 +469,88 @@ func TestReaderKeyChangeBoundary(t *testing.T) {
 	}
 }
 
-// TestReaderHandler lets the message handler fail in its own words.
+// TestReaderHandler lets the caller's code fail in its own words: the message
+// handler, and the constructor of the suite at a KeyUpdate. Nothing that it says
+// makes it the end of the data, a timeout, or another connection's error.
 func TestReaderHandler(t *testing.T) {
 	own := errors.New("own")
 	for _, test := range []struct {
 		err   error
+		is    error
 		alert Alert
-	}{{own, AlertInternalError}, {ErrMalformedMessage, AlertDecodeError}, {fmt.Errorf("ticket: %w", ErrKeyUpdateRequest), AlertIllegalParameter}} {
+	}{
+		{own, ErrMessageHandler, AlertInternalError},
+		{io.EOF, ErrMessageHandler, AlertInternalError},
+		{io.ErrUnexpectedEOF, ErrMessageHandler, AlertInternalError},
+		{os.ErrDeadlineExceeded, ErrMessageHandler, AlertInternalError},
+		{context.DeadlineExceeded, ErrMessageHandler, AlertInternalError},
+		{&net.DNSError{IsTimeout: true, IsTemporary: true}, ErrMessageHandler, AlertInternalError},
+		{fmt.Errorf("store: %w", &net.OpError{Op: "write", Err: io.EOF}), ErrMessageHandler, AlertInternalError},
+		{net.ErrClosed, ErrMessageHandler, AlertInternalError},
+		{&AlertError{Alert: AlertBadRecordMAC}, ErrMessageHandler, AlertInternalError},
+		{ErrClosed, ErrMessageHandler, AlertInternalError}, // of a Write in the handler
+		{ErrMalformedMessage, ErrMalformedMessage, AlertDecodeError},
+		{fmt.Errorf("ticket: %w", ErrKeyUpdateRequest), ErrKeyUpdateRequest, AlertIllegalParameter},
+		{fmt.Errorf("%w: %w", ErrMalformedMessage, io.EOF), ErrMalformedMessage, AlertDecodeError},
+		{errors.Join(os.ErrDeadlineExceeded, ErrUnexpectedMessage), ErrUnexpectedMessage, AlertUnexpectedMessage},
+	} {
+		check := func(what string, err, is error, alert Alert) {
+			t.Helper()
+			if a, ok := AlertOf(err); !errors.Is(err, is) || a != alert || !ok {
+				t.Errorf("%s, %v: %v with alert %v", what, test.err, err, a)
+			}
+			for _, other := range []error{io.EOF, io.ErrUnexpectedEOF, os.ErrDeadlineExceeded, context.DeadlineExceeded, net.ErrClosed, ErrClosed, ErrMessageHandler} {
+				if other != is && errors.Is(err, other) {
+					t.Errorf("%s, %v: passes for %v", what, test.err, other)
+				}
+			}
+			var received *AlertError
+			if isTimeout(err) || isTemporary(err) || errors.As(err, &received) {
+				t.Errorf("%s, %v: passes for a timeout, temporary or the peer's alert", what, test.err)
+			}
+			var hook *HookError
+			switch {
+			case !strings.Contains(err.Error(), test.err.Error()) || strings.Count(err.Error(), is.Error()) != 1:
+				t.Errorf("%s, %v: says %q", what, test.err, err)
+			case test.err == is:
+				if err != is {
+					t.Errorf("%s, %v: became %v", what, is, err)
+				}
+			case !errors.As(err, &hook) || !errors.Is(hook.Err, test.err):
+				t.Errorf("%s, %v: the cause is lost", what, test.err)
+			}
+		}
 		s := appSealer(t, aead.AES128GCM(), "client", SealerConfig{})
 		wire := mustSeal(t)(s.Seal(nil, ContentTypeHandshake, message(4, 4)))
-		r := newTestReader(t, bytes.NewReader(wire), ReaderConfig{HandleMessage: func([]byte) error { return test.err }})
+		for _, p := range [][]byte{make([]byte, 1), nil} {
+			r := newTestReader(t, bytes.NewReader(wire), ReaderConfig{HandleMessage: func([]byte) error { return test.err }})
+			var err error
+			if p != nil {
+				_, err = r.Read(p)
+			} else if _, err = r.WriteTo(io.Discard); err == nil {
+				t.Fatalf("%v: passes for the end of the data", test.err)
+			}
+			check("handler", err, test.is, test.alert)
+		}
+
+		if _, ok := AlertOf(test.err); ok {
+			continue
+		}
+		wire = mustSeal(t)(s.SealKeyUpdate(wire, false))
+		fail := false
+		suite := aead.NewSuite(aead.SuiteParams{
+			ID: 0x1301, Name: "test", KeySize: 16, TagSize: 16, Hash: crypto.SHA256, RecordLimit: 1 << 20,
+			New: func(key []byte) (cipher.AEAD, error) {
+				if fail {
+					return nil, test.err
+				}
+				return aead.AES128GCM().New(key)
+			},
+		})
+		r := NewReader(bytes.NewReader(wire), appOpener(t, suite, "client"), ReaderConfig{HandleMessage: func([]byte) error { return nil }})
+		fail = true
 		_, err := r.Read(make([]byte, 1))
-		if a, ok := AlertOf(err); !errors.Is(err, test.err) || a != test.alert || !ok {
-			t.Errorf("%v: %v with alert %v", test.err, err, a)
-		}
-		if errors.Is(err, ErrMessageHandler) != (test.err == own) {
-			t.Errorf("%v: %v", test.err, err)
-		}
+		check("suite", err, ErrKeySetup, AlertInternalError)
 	}
 }
 

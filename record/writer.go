@@ -576,7 +576,7 @@ func (w *Writer) taken(b *outBuffer, taken int, writeErr error) (n int, err erro
 	}
 	b.reset()
 	if writeErr != nil {
-		err = &TransportError{Op: "write", Err: writeErr}
+		err = &TransportError{Op: "write", Err: notTheEnd(writeErr, io.ErrClosedPipe)}
 		w.fail(err)
 	}
 	return n, err
@@ -607,8 +607,12 @@ func (w *Writer) contentSize() int {
 // connection. Every later call in that direction returns the same one. It is a
 // [net.Error].
 type TransportError struct {
-	Op  string // "read" or "write"
-	Err error  // what the transport returned, io.ErrShortWrite or io.ErrUnexpectedEOF
+	Op string // "read" or "write"
+
+	// Err is what the transport returned, or [io.ErrShortWrite]. If the transport
+	// returned io.EOF, or wrapped it, Err is [io.ErrUnexpectedEOF] after a read and
+	// [io.ErrClosedPipe] after a write, with its text.
+	Err error
 }
 
 var _ net.Error = (*TransportError)(nil)

@@ -179,6 +179,7 @@ func TestWriteFails(t *testing.T) {
 		{"error", errBroken, errBroken},
 		{"deadline", os.ErrDeadlineExceeded, os.ErrDeadlineExceeded},
 		{"reset", &net.OpError{Op: "write", Err: errBroken}, errBroken},
+		{"end", &net.OpError{Op: "write", Err: io.EOF}, io.ErrClosedPipe},
 	} {
 		for taken := range whole.out.Len() + 1 {
 			if taken == whole.out.Len() && kind.err == nil {
@@ -191,7 +192,7 @@ func TestWriteFails(t *testing.T) {
 				return taken, kind.err
 			}
 			n, err := w.Write(data)
-			if !errors.Is(err, kind.want) {
+			if !errors.Is(err, kind.want) || errors.Is(err, io.EOF) {
 				t.Fatalf("%s after %d: %v", kind.name, taken, err)
 			}
 			var transport *TransportError
