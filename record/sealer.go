@@ -334,15 +334,15 @@ func (s *Sealer) Seal(dst []byte, typ ContentType, content []byte) ([]byte, erro
 	if err := s.check(typ, len(content)); err != nil {
 		return nil, err
 	}
-	messages, version := s.messages, uint64(versionTLS12)
-	if typ == ContentTypeHandshake {
-		messages.feed(content)
-		if messages.keyUpdate {
-			return nil, ErrContentType
-		}
-		version = s.version(&messages)
+	if typ != ContentTypeHandshake {
+		return s.seal(dst, typ, versionTLS12, content)
 	}
-	ret, err := s.seal(dst, typ, version, content)
+	messages := s.messages
+	messages.feed(content)
+	if messages.keyUpdate {
+		return nil, ErrContentType
+	}
+	ret, err := s.seal(dst, typ, s.version(&messages), content)
 	if err == nil {
 		s.messages = messages
 	}
@@ -576,8 +576,10 @@ func (s *Sealer) usable() error {
 // check decides whether size bytes of handshake or application data content may
 // be sealed now.
 func (s *Sealer) check(typ ContentType, size int) error {
-	if err := s.usable(); err != nil {
-		return err
+	if s.err != nil || s.stage != stageIdle {
+		if err := s.usable(); err != nil {
+			return err
+		}
 	}
 	switch typ {
 	case ContentTypeApplicationData:
@@ -650,11 +652,15 @@ func (s *Sealer) version(messages *messageTracker) uint64 {
 	return versionTLS12
 }
 
-// pad returns the padding of a record with size bytes of content.
+// pad returns the padding of a protected record with size bytes of content.
 func (s *Sealer) pad(size int) int {
-	if s.padding == nil || s.keys == nil {
+	if s.padding == nil {
 		return 0
 	}
+	return s.askPadding(size)
+}
+
+func (s *Sealer) askPadding(size int) int {
 	s.stage = stagePadding
 	defer func() { s.stage = stageIdle }()
 	// "The presence of padding does not change the overall record size
