@@ -49,7 +49,8 @@ type ConnConfig struct {
 
 	// OnAlert is told of each alert that was sent, when the transport has taken
 	// it, and of each that was received. It may run inside any method of the
-	// Conn, and must not call any.
+	// Conn, and must not call any. Neither it nor the Sealer's Padding runs
+	// elsewhere: when Close and all other methods have returned, it is over.
 	OnAlert func(a Alert, sent bool)
 
 	// MaxHandshakeMessageSize is the most bytes of a handshake message after
@@ -360,7 +361,8 @@ func (c *Conn) closeNotify() error {
 // Close takes no longer than a second, or until the write deadline if that comes
 // first, and the time that the transport's Close takes. A write that is under
 // way has so long to finish; then it is broken off, and close_notify is not
-// sent.
+// sent. Methods that are under way may return, and run hooks, after Close has
+// returned.
 //
 // It returns the error of the transport's Close, or else the one that kept it
 // from sending close_notify. If Close was called before it returns
@@ -390,7 +392,7 @@ func (c *Conn) Close() (err error) {
 		}
 		c.closeRead()
 	}()
-	if !c.writeLock.lockWithin(wait, c.giveUpWriting) {
+	if !c.writeLock.lockWithin(wait, c.abandonWriting) {
 		return &TransportError{Op: "write", Err: errWriteStalled}
 	}
 	defer c.giveUpWriting()
@@ -436,6 +438,17 @@ func (c *Conn) giveUpWriting() {
 		c.out.fail(net.ErrClosed)
 	}
 	c.endWrite() // with the alert of failure
+}
+
+// abandonWriting is giveUpWriting for when the lock comes too late. Close may have
+// returned, and no hook may run after it, so no alert is sent.
+func (c *Conn) abandonWriting() {
+	err := net.ErrClosed
+	if f := c.failure.Load(); f != nil {
+		err = f.err
+	}
+	c.out.fail(err)
+	c.endWrite()
 }
 
 // beginWrite takes the write lock.

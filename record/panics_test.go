@@ -6,7 +6,9 @@ import (
 	"io"
 	"net"
 	"runtime"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"example.com/splitseal/aead"
 )
@@ -129,6 +131,46 @@ func TestClosePanics(t *testing.T) {
 		}
 	}
 }
+
+// TestCloseLeavesNoHook has a Read fail while Close waits for a write that outlasts
+// it. Nobody is left who may run hooks when that write ends.
+func TestCloseLeavesNoHook(t *testing.T) {
+	checkGoroutines(t)
+	for _, failed := range []bool{false, true} {
+		var hooks atomic.Int32
+		transport := new(stub)
+		transport.write = func(p []byte) (int, error) { hooks.Add(1); return len(p), nil }
+		c := newConn(t, unclosed{transport}, ConnConfig{
+			Sealer:  appSealer(t, aead.AES128GCM(), "client", SealerConfig{Padding: func(int) int { hooks.Add(1); return 0 }}),
+			OnAlert: func(Alert, bool) { hooks.Add(1) },
+		})
+		c.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
+		c.writeLock.lock() // a write that does not end
+		if err := c.Close(); !errors.Is(err, errWriteStalled) {
+			t.Fatal(err)
+		}
+		want := net.ErrClosed
+		if failed {
+			want = ErrBadRecordMAC
+			(*connReader)(c).handleFailure(want)
+		}
+		c.writeLock.unlock()
+		for c.writeLock.users.Load() > 0 {
+			runtime.Gosched()
+		}
+		if n := hooks.Load(); n > 0 {
+			t.Errorf("%d hooks ran after Close", n)
+		}
+		if c.out.err != want || c.out.sealer.keys != nil {
+			t.Errorf("%v, keys %v", c.out.err, c.out.sealer.keys != nil)
+		}
+	}
+}
+
+// unclosed is a transport that goes on after Close.
+type unclosed struct{ net.Conn }
+
+func (unclosed) Close() error { return nil }
 
 // TestCloseBesideExport lets Close wait for a lock that Export has. The transport
 // belongs to whoever has the states.
