@@ -657,18 +657,18 @@ func (s *Sealer) pad(size int) int {
 	if s.padding == nil {
 		return 0
 	}
-	return s.askPadding(size)
-}
-
-func (s *Sealer) askPadding(size int) int {
-	s.stage = stagePadding
-	defer func() { s.stage = stageIdle }()
 	// "The presence of padding does not change the overall record size
 	// limitations: the full encoded TLSInnerPlaintext MUST NOT exceed 2^14 + 1
 	// octets. If the maximum fragment length is reduced [...] then the reduced
 	// limit applies to the full plaintext, including the content type and
 	// padding." (RFC 9846, Section 5.4)
-	return max(0, min(s.padding(size), s.limit-1-size))
+	return max(0, min(s.askPadding(size), s.limit-1-size))
+}
+
+func (s *Sealer) askPadding(size int) int {
+	s.stage = stagePadding
+	defer func() { s.stage = stageIdle }()
+	return s.padding(size)
 }
 
 // seal appends one record. All checks but that of the overlap are made.
