@@ -178,6 +178,49 @@ func TestPieces(t *testing.T) {
 	})
 }
 
+// TestPiecesTrailer has three pieces of which the last is one byte, at every
+// length from where kernels walk pieces to three batches, cut everywhere around
+// where batches end and at random.
+func TestPiecesTrailer(t *testing.T) {
+	forEachKernel(t, func(t *testing.T, b Backend, keySize int) {
+		f := newFixture(t, b, keySize, true)
+		r := rand.New(rand.NewPCG(uint64(keySize), uint64(b)+100))
+		batch := shapes[b].batch
+		for n := copyBelow[b]; n <= 3*batch+40; n++ {
+			text := filled(n, byte(n))
+			nonce := Nonce{Lo: uint64(n)}
+			want := f.oracle.Seal(nil, f.nonce(nonce), text, nil)
+			cuts := []int{0, 1, 15, 16, 17, n - 1, n - 2, n - 16, n - 17, n - 18, r.IntN(n), r.IntN(n)}
+			for end := batch - notText; end < n; end += batch {
+				cuts = append(cuts, end-1, end, min(end+1, n-1), max(end-16, 0))
+			}
+			for _, cut := range cuts {
+				for _, inPlace := range []bool{false, true} {
+					out, back := make([]byte, n+TagSize), make([]byte, n)
+					pieces := [][]byte{text[:cut], text[cut : n-1], text[n-1:]}
+					if inPlace {
+						copy(out[cut:], text[cut:])
+						pieces[1], pieces[2] = out[cut:n-1], out[n-1:n]
+					}
+					f.SealPieces(&out[0], n, pieces, nonce, AD{})
+					if !bytes.Equal(out, want) {
+						t.Fatalf("seal of %d bytes, cut at %d:\ngot  %x\nwant %x", n, cut, out, want)
+					}
+					pieces = [][]byte{back[:cut], back[cut : n-1], back[n-1:]}
+					if inPlace {
+						pieces[1], pieces[2] = out[cut:n-1], out[n-1:n]
+					}
+					ok := f.OpenPieces(pieces, &out[0], n, nonce, AD{})
+					got := bytes.Join(pieces, nil)
+					if !ok || !bytes.Equal(got, text) {
+						t.Fatalf("open of %d bytes, cut at %d: %v\ngot  %x\nwant %x", n, cut, ok, got, text)
+					}
+				}
+			}
+		}
+	})
+}
+
 // TestCounters pins the construction of counter blocks by XOR against one
 // block at a time: at every batch of the longest call, across calls, and with
 // nonces whose last bytes, which the counter stands behind, are all ones.

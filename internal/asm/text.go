@@ -105,20 +105,26 @@ func (k *Key) moves(size, pieces int) bool {
 }
 
 // sealPieces is SealPieces without moving more than it must. There must be
-// more than one batch of text.
+// more than one piece, and more than one batch of text. A last piece of one byte,
+// which a record's content type is, goes by value: so it has no seam.
 func (k *Key) sealPieces(dst *byte, size int, pieces [][]byte, n Nonce, ad AD) {
 	once := k.lacks(size) && k.once(size)
 	if size > maxCall {
 		k.sealMany(dst, size, pieces, n, ad)
 		return
 	}
-	first := pieces[0]
-	s := stream{size: uint64(size), final: 1, pieces: unsafe.SliceData(pieces[1:]), rest: uint64(size - len(first))}
+	first, others := pieces[0], pieces[1:]
+	s := stream{size: uint64(size), final: 1, pieces: unsafe.SliceData(others), rest: uint64(size - len(first))}
+	trailer := uint64(0)
+	if last := others[len(others)-1]; len(last) == 1 {
+		trailer = sealTrailer | uint64(last[0])
+		s.rest--
+	}
 	if once {
-		k.sealOnce(dst, unsafe.SliceData(first), size, len(first), 0, n, ad, &s)
+		k.sealOnce(dst, unsafe.SliceData(first), size, len(first), trailer, n, ad, &s)
 		return
 	}
-	k.sealStream(k.long.Load(), dst, unsafe.SliceData(first), uint64(len(first)), 0, n, ad, uint64(size)*8, &s)
+	k.sealStream(k.long.Load(), dst, unsafe.SliceData(first), uint64(len(first)), trailer, n, ad, uint64(size)*8, &s)
 }
 
 // sealOnce seals a text of total bytes, in one call, with a table of its own.
@@ -213,20 +219,28 @@ func (k *Key) OpenPieces(pieces [][]byte, src *byte, size int, n Nonce, ad AD) (
 	return ok
 }
 
-// openPieces is OpenPieces without moving more than it must. There must be
-// more than one batch of text.
+// openPieces is OpenPieces without moving more than it must, as sealPieces.
 func (k *Key) openPieces(pieces [][]byte, src *byte, size int, n Nonce, ad AD) (ok bool) {
 	once := k.lacks(size) && k.once(size)
 	if size > maxCall {
 		return k.openMany(pieces, src, size, n, ad)
 	}
-	first := pieces[0]
-	s := stream{size: uint64(size), final: 1, pieces: unsafe.SliceData(pieces[1:]), rest: uint64(size - len(first))}
-	if once {
-		ok, _ = k.openOnce(unsafe.SliceData(first), src, size, len(first), 0, n, ad, &s)
-		return ok
+	first, others := pieces[0], pieces[1:]
+	s := stream{size: uint64(size), final: 1, pieces: unsafe.SliceData(others), rest: uint64(size - len(first))}
+	trailer, last := uint64(0), others[len(others)-1]
+	if len(last) == 1 {
+		trailer = 1
+		s.rest--
 	}
-	ok, _ = k.openStream(k.long.Load(), unsafe.SliceData(first), src, uint64(len(first)), 0, n, ad, uint64(size)*8, &s)
+	var b byte
+	if once {
+		ok, b = k.openOnce(unsafe.SliceData(first), src, size, len(first), trailer, n, ad, &s)
+	} else {
+		ok, b = k.openStream(k.long.Load(), unsafe.SliceData(first), src, uint64(len(first)), trailer, n, ad, uint64(size)*8, &s)
+	}
+	if trailer == 1 {
+		last[0] = b
+	}
 	return ok
 }
 
