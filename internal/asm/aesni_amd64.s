@@ -825,6 +825,7 @@ TEXT ·aesniSeal(SB), NOSPLIT, $160-104
 	JBE     short
 	LEAQ    63(R12), R10
 	SHRQ    $0x04, R10
+	MOVQ    SI, R13
 
 first_batch:
 	MOVQ       long+8(FP), BX
@@ -968,7 +969,7 @@ ten_rounds_2:
 	VMOVDQU     224(R8), X8
 	VAESENCLAST X8, X1, X1
 	VMOVDQU     X1, 16(R9)
-	VPXOR       (SI), X8, X15
+	VPXOR       (R13), X8, X15
 	VAESENCLAST X15, X2, X2
 	VMOVDQU     X2, (DI)
 	VPXOR       16(SI), X8, X15
@@ -3793,26 +3794,50 @@ rest_0:
 	RET
 
 stream:
-	MOVQ    56(AX), CX
-	MOVQ    CX, 128(SP)
-	MOVQ    64(AX), CX
-	MOVQ    CX, 136(SP)
-	XORL    CX, CX
-	MOVQ    CX, 152(SP)
-	MOVQ    32(AX), R10
-	ADDQ    $0x0f, R10
-	SHRQ    $0x04, R10
-	ADDQ    48(AX), R10
-	CMPL    40(AX), $0x00
-	JNE     continue
-	ADDQ    $0x02, R10
-	CMPQ    DX, $0x00000060
-	JAE     first_batch
+	MOVQ  56(AX), CX
+	MOVQ  CX, 128(SP)
+	MOVQ  64(AX), CX
+	MOVQ  CX, 136(SP)
+	XORL  CX, CX
+	MOVQ  CX, 152(SP)
+	MOVQ  32(AX), R10
+	ADDQ  $0x0f, R10
+	SHRQ  $0x04, R10
+	ADDQ  48(AX), R10
+	CMPL  40(AX), $0x00
+	JNE   continue
+	ADDQ  $0x02, R10
+	CMPQ  DX, $0x00000060
+	JAE   whole_76
+	CMPQ  DX, $0x10
+	JA    seam_77
+	MOVQ  152(SP), R13
+	TESTQ R13, R13
+	JNZ   taken_79
+
+empty_78:
+	MOVQ    136(SP), R13
+	TESTQ   R13, R13
+	JZ      seam_77
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
+	CMPQ    R13, 8(CX)
+	CMOVQHI 8(CX), R13
+	SUBQ    R13, 136(SP)
+	MOVQ    (CX), CX
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
+	TESTQ   R13, R13
+	JZ      empty_78
+
+taken_79:
+	CMPQ    R13, $0x00000060
+	JB      seam_77
 	MOVQ    DX, R13
 	CMPQ    SI, DI
-	JE      moved_78
+	JE      moved_80
 	CMPQ    R13, $0x00000040
-	JB      less_79
+	JB      less_81
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU 16(SI), X0
@@ -3829,11 +3854,11 @@ stream:
 	VMOVDQU X0, -32(DI)(R13*1)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_78
+	JMP     moved_80
 
-less_79:
+less_81:
 	CMPQ    R13, $0x00000020
-	JB      less_80
+	JB      less_82
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU 16(SI), X0
@@ -3842,60 +3867,149 @@ less_79:
 	VMOVDQU X0, -32(DI)(R13*1)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_78
+	JMP     moved_80
 
-less_80:
+less_82:
 	CMPQ    R13, $0x00000010
-	JB      less_81
+	JB      less_83
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_78
+	JMP     moved_80
 
-less_81:
+less_83:
 	CMPQ R13, $0x00000008
-	JB   less_82
+	JB   less_84
 	MOVQ (SI), CX
 	MOVQ CX, (DI)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_78
+	JMP  moved_80
 
-less_82:
+less_84:
 	CMPQ R13, $0x00000004
-	JB   less_83
+	JB   less_85
 	MOVL (SI), CX
 	MOVL CX, (DI)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_78
+	JMP  moved_80
 
-less_83:
+less_85:
 	CMPQ R13, $0x00000002
-	JB   less_84
+	JB   less_86
 	MOVW (SI), CX
 	MOVW CX, (DI)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_78
+	JMP  moved_80
 
-less_84:
+less_86:
 	TESTQ R13, R13
-	JZ    moved_78
+	JZ    moved_80
 	MOVB  (SI), CL
 	MOVB  CL, (DI)
 
-moved_78:
-fill_76:
+moved_80:
+	MOVQ    144(SP), SI
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (DI)(DX*1)
+	SUBQ    DX, SI
+	ADDQ    152(SP), DX
+	MOVQ    $0x00000000, 152(SP)
+	MOVQ    DI, R13
+	JMP     first_batch
+
+seam_77:
+	MOVQ    DX, R13
+	CMPQ    SI, DI
+	JE      moved_89
+	CMPQ    R13, $0x00000040
+	JB      less_90
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (DI)
+	VMOVDQU 16(SI), X0
+	VMOVDQU X0, 16(DI)
+	VMOVDQU 32(SI), X0
+	VMOVDQU X0, 32(DI)
+	VMOVDQU 48(SI), X0
+	VMOVDQU X0, 48(DI)
+	VMOVDQU -64(SI)(R13*1), X0
+	VMOVDQU X0, -64(DI)(R13*1)
+	VMOVDQU -48(SI)(R13*1), X0
+	VMOVDQU X0, -48(DI)(R13*1)
+	VMOVDQU -32(SI)(R13*1), X0
+	VMOVDQU X0, -32(DI)(R13*1)
+	VMOVDQU -16(SI)(R13*1), X0
+	VMOVDQU X0, -16(DI)(R13*1)
+	JMP     moved_89
+
+less_90:
+	CMPQ    R13, $0x00000020
+	JB      less_91
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (DI)
+	VMOVDQU 16(SI), X0
+	VMOVDQU X0, 16(DI)
+	VMOVDQU -32(SI)(R13*1), X0
+	VMOVDQU X0, -32(DI)(R13*1)
+	VMOVDQU -16(SI)(R13*1), X0
+	VMOVDQU X0, -16(DI)(R13*1)
+	JMP     moved_89
+
+less_91:
+	CMPQ    R13, $0x00000010
+	JB      less_92
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (DI)
+	VMOVDQU -16(SI)(R13*1), X0
+	VMOVDQU X0, -16(DI)(R13*1)
+	JMP     moved_89
+
+less_92:
+	CMPQ R13, $0x00000008
+	JB   less_93
+	MOVQ (SI), CX
+	MOVQ CX, (DI)
+	MOVQ -8(SI)(R13*1), CX
+	MOVQ CX, -8(DI)(R13*1)
+	JMP  moved_89
+
+less_93:
+	CMPQ R13, $0x00000004
+	JB   less_94
+	MOVL (SI), CX
+	MOVL CX, (DI)
+	MOVL -4(SI)(R13*1), CX
+	MOVL CX, -4(DI)(R13*1)
+	JMP  moved_89
+
+less_94:
+	CMPQ R13, $0x00000002
+	JB   less_95
+	MOVW (SI), CX
+	MOVW CX, (DI)
+	MOVW -2(SI)(R13*1), CX
+	MOVW CX, -2(DI)(R13*1)
+	JMP  moved_89
+
+less_95:
+	TESTQ R13, R13
+	JZ    moved_89
+	MOVB  (SI), CL
+	MOVB  CL, (DI)
+
+moved_89:
+fill_87:
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_86
+	JNZ   taken_97
 
-empty_85:
+empty_96:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      filled_77
+	JZ      filled_88
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -3905,9 +4019,9 @@ empty_85:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_85
+	JZ      empty_96
 
-taken_86:
+taken_97:
 	MOVL    $0x00000060, CX
 	SUBQ    DX, CX
 	CMPQ    R13, CX
@@ -3918,9 +4032,9 @@ taken_86:
 	LEAQ    (DI)(DX*1), AX
 	ADDQ    R13, DX
 	CMPQ    SI, AX
-	JE      moved_87
+	JE      moved_98
 	CMPQ    R13, $0x00000040
-	JB      less_88
+	JB      less_99
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (AX)
 	VMOVDQU 16(SI), X0
@@ -3937,11 +4051,11 @@ taken_86:
 	VMOVDQU X0, -32(AX)(R13*1)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(AX)(R13*1)
-	JMP     moved_87
+	JMP     moved_98
 
-less_88:
+less_99:
 	CMPQ    R13, $0x00000020
-	JB      less_89
+	JB      less_100
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (AX)
 	VMOVDQU 16(SI), X0
@@ -3950,56 +4064,59 @@ less_88:
 	VMOVDQU X0, -32(AX)(R13*1)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(AX)(R13*1)
-	JMP     moved_87
+	JMP     moved_98
 
-less_89:
+less_100:
 	CMPQ    R13, $0x00000010
-	JB      less_90
+	JB      less_101
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (AX)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(AX)(R13*1)
-	JMP     moved_87
+	JMP     moved_98
 
-less_90:
+less_101:
 	CMPQ R13, $0x00000008
-	JB   less_91
+	JB   less_102
 	MOVQ (SI), CX
 	MOVQ CX, (AX)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(AX)(R13*1)
-	JMP  moved_87
+	JMP  moved_98
 
-less_91:
+less_102:
 	CMPQ R13, $0x00000004
-	JB   less_92
+	JB   less_103
 	MOVL (SI), CX
 	MOVL CX, (AX)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(AX)(R13*1)
-	JMP  moved_87
+	JMP  moved_98
 
-less_92:
+less_103:
 	CMPQ R13, $0x00000002
-	JB   less_93
+	JB   less_104
 	MOVW (SI), CX
 	MOVW CX, (AX)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(AX)(R13*1)
-	JMP  moved_87
+	JMP  moved_98
 
-less_93:
+less_104:
 	TESTQ R13, R13
-	JZ    moved_87
+	JZ    moved_98
 	MOVB  (SI), CL
 	MOVB  CL, (AX)
 
-moved_87:
+moved_98:
 	CMPQ DX, $0x00000060
-	JB   fill_76
+	JB   fill_87
 
-filled_77:
+filled_88:
 	MOVQ DI, SI
+
+whole_76:
+	MOVQ SI, R13
 	JMP  first_batch
 
 continue:
@@ -4028,9 +4145,9 @@ continue:
 	JAE        continue_whole
 	MOVQ       DX, R13
 	CMPQ       SI, DI
-	JE         moved_96
+	JE         moved_107
 	CMPQ       R13, $0x00000040
-	JB         less_97
+	JB         less_108
 	VMOVDQU    (SI), X0
 	VMOVDQU    X0, (DI)
 	VMOVDQU    16(SI), X0
@@ -4047,11 +4164,11 @@ continue:
 	VMOVDQU    X0, -32(DI)(R13*1)
 	VMOVDQU    -16(SI)(R13*1), X0
 	VMOVDQU    X0, -16(DI)(R13*1)
-	JMP        moved_96
+	JMP        moved_107
 
-less_97:
+less_108:
 	CMPQ    R13, $0x00000020
-	JB      less_98
+	JB      less_109
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU 16(SI), X0
@@ -4060,60 +4177,60 @@ less_97:
 	VMOVDQU X0, -32(DI)(R13*1)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_96
+	JMP     moved_107
 
-less_98:
+less_109:
 	CMPQ    R13, $0x00000010
-	JB      less_99
+	JB      less_110
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_96
+	JMP     moved_107
 
-less_99:
+less_110:
 	CMPQ R13, $0x00000008
-	JB   less_100
+	JB   less_111
 	MOVQ (SI), CX
 	MOVQ CX, (DI)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_96
+	JMP  moved_107
 
-less_100:
+less_111:
 	CMPQ R13, $0x00000004
-	JB   less_101
+	JB   less_112
 	MOVL (SI), CX
 	MOVL CX, (DI)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_96
+	JMP  moved_107
 
-less_101:
+less_112:
 	CMPQ R13, $0x00000002
-	JB   less_102
+	JB   less_113
 	MOVW (SI), CX
 	MOVW CX, (DI)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_96
+	JMP  moved_107
 
-less_102:
+less_113:
 	TESTQ R13, R13
-	JZ    moved_96
+	JZ    moved_107
 	MOVB  (SI), CL
 	MOVB  CL, (DI)
 
-moved_96:
-fill_94:
+moved_107:
+fill_105:
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_104
+	JNZ   taken_115
 
-empty_103:
+empty_114:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      filled_95
+	JZ      filled_106
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -4123,9 +4240,9 @@ empty_103:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_103
+	JZ      empty_114
 
-taken_104:
+taken_115:
 	MOVL    $0x00000080, CX
 	SUBQ    DX, CX
 	CMPQ    R13, CX
@@ -4136,9 +4253,9 @@ taken_104:
 	LEAQ    (DI)(DX*1), AX
 	ADDQ    R13, DX
 	CMPQ    SI, AX
-	JE      moved_105
+	JE      moved_116
 	CMPQ    R13, $0x00000040
-	JB      less_106
+	JB      less_117
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (AX)
 	VMOVDQU 16(SI), X0
@@ -4155,11 +4272,11 @@ taken_104:
 	VMOVDQU X0, -32(AX)(R13*1)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(AX)(R13*1)
-	JMP     moved_105
+	JMP     moved_116
 
-less_106:
+less_117:
 	CMPQ    R13, $0x00000020
-	JB      less_107
+	JB      less_118
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (AX)
 	VMOVDQU 16(SI), X0
@@ -4168,55 +4285,55 @@ less_106:
 	VMOVDQU X0, -32(AX)(R13*1)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(AX)(R13*1)
-	JMP     moved_105
+	JMP     moved_116
 
-less_107:
+less_118:
 	CMPQ    R13, $0x00000010
-	JB      less_108
+	JB      less_119
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (AX)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(AX)(R13*1)
-	JMP     moved_105
+	JMP     moved_116
 
-less_108:
+less_119:
 	CMPQ R13, $0x00000008
-	JB   less_109
+	JB   less_120
 	MOVQ (SI), CX
 	MOVQ CX, (AX)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(AX)(R13*1)
-	JMP  moved_105
+	JMP  moved_116
 
-less_109:
+less_120:
 	CMPQ R13, $0x00000004
-	JB   less_110
+	JB   less_121
 	MOVL (SI), CX
 	MOVL CX, (AX)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(AX)(R13*1)
-	JMP  moved_105
+	JMP  moved_116
 
-less_110:
+less_121:
 	CMPQ R13, $0x00000002
-	JB   less_111
+	JB   less_122
 	MOVW (SI), CX
 	MOVW CX, (AX)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(AX)(R13*1)
-	JMP  moved_105
+	JMP  moved_116
 
-less_111:
+less_122:
 	TESTQ R13, R13
-	JZ    moved_105
+	JZ    moved_116
 	MOVB  (SI), CL
 	MOVB  CL, (AX)
 
-moved_105:
+moved_116:
 	CMPQ DX, $0x00000080
-	JB   fill_94
+	JB   fill_105
 
-filled_95:
+filled_106:
 	MOVQ DI, SI
 
 continue_whole:
@@ -4235,8 +4352,8 @@ continue_whole:
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	VPXOR   aesniIndex<>+112(SB), X8, X7
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_113
-	JE      twelve_rounds_112
+	JB      ten_rounds_124
+	JE      twelve_rounds_123
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -4256,7 +4373,7 @@ continue_whole:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-twelve_rounds_112:
+twelve_rounds_123:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -4276,7 +4393,7 @@ twelve_rounds_112:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-ten_rounds_113:
+ten_rounds_124:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VAESENC     X8, X1, X1
@@ -4416,7 +4533,7 @@ short:
 
 short_block:
 	CMPQ    DX, $0x08
-	JB      four_bytes_114
+	JB      four_bytes_125
 	MOVQ    (SI), AX
 	MOVQ    -8(SI)(DX*1), R11
 	MOVL    $0x0000000f, CX
@@ -4426,11 +4543,11 @@ short_block:
 	SHRQ    $0x08, R11
 	VMOVQ   AX, X12
 	VPINSRQ $0x01, R11, X12, X12
-	JMP     loaded_117
+	JMP     loaded_128
 
-four_bytes_114:
+four_bytes_125:
 	CMPQ  DX, $0x04
-	JB    one_byte_115
+	JB    one_byte_126
 	MOVL  (SI), AX
 	MOVL  -4(SI)(DX*1), R11
 	LEAL  -4(DX), CX
@@ -4438,11 +4555,11 @@ four_bytes_114:
 	SHLQ  CL, R11
 	ORQ   R11, AX
 	VMOVQ AX, X12
-	JMP   loaded_117
+	JMP   loaded_128
 
-one_byte_115:
+one_byte_126:
 	TESTQ   DX, DX
-	JZ      no_bytes_116
+	JZ      no_bytes_127
 	MOVBLZX (SI), AX
 	MOVL    DX, CX
 	SHRL    $0x01, CX
@@ -4456,12 +4573,12 @@ one_byte_115:
 	SHLL    CL, R11
 	ORL     R11, AX
 	VMOVQ   AX, X12
-	JMP     loaded_117
+	JMP     loaded_128
 
-no_bytes_116:
+no_bytes_127:
 	VPXOR X12, X12, X12
 
-loaded_117:
+loaded_128:
 	XORL AX, AX
 
 short_loaded:
@@ -4473,50 +4590,50 @@ short_loaded:
 	VPXOR   X13, X12, X12
 	VMOVDQU X12, 32(R9)
 	CMPQ    R12, $0x00000030
-	JHI     upper_half_118
+	JHI     upper_half_129
 	CMPQ    R12, $0x00000020
-	JHI     upper_half_119
+	JHI     upper_half_130
 	CMPQ    R12, $0x00000010
-	JHI     upper_half_120
+	JHI     upper_half_131
 	JMP     short_1
 
-upper_half_120:
+upper_half_131:
 	JMP short_2
 
-upper_half_119:
+upper_half_130:
 	JMP short_3
 
-upper_half_118:
+upper_half_129:
 	CMPQ R12, $0x00000050
-	JHI  upper_half_121
+	JHI  upper_half_132
 	CMPQ R12, $0x00000040
-	JHI  upper_half_122
+	JHI  upper_half_133
 	JMP  short_4
 
-upper_half_122:
+upper_half_133:
 	JMP short_5
 
-upper_half_121:
+upper_half_132:
 	JMP short_6
 
 short_0:
 	MOVL    $0x00000008, R11
 	VPXOR   aesniIndex<>+16(SB), X8, X1
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_124
-	JE      twelve_rounds_123
+	JB      ten_rounds_135
+	JE      twelve_rounds_134
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VMOVDQU 32(R8), X8
 	VAESENC X8, X1, X1
 
-twelve_rounds_123:
+twelve_rounds_134:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VMOVDQU 64(R8), X8
 	VAESENC X8, X1, X1
 
-ten_rounds_124:
+ten_rounds_135:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VMOVDQU     96(R8), X8
@@ -4544,8 +4661,8 @@ short_1:
 	VPXOR   aesniIndex<>+16(SB), X8, X1
 	VPXOR   aesniIndex<>+32(SB), X8, X2
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_126
-	JE      twelve_rounds_125
+	JB      ten_rounds_137
+	JE      twelve_rounds_136
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -4553,7 +4670,7 @@ short_1:
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
 
-twelve_rounds_125:
+twelve_rounds_136:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -4561,7 +4678,7 @@ twelve_rounds_125:
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
 
-ten_rounds_126:
+ten_rounds_137:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -4615,8 +4732,8 @@ short_2:
 	VPXOR   aesniIndex<>+32(SB), X8, X2
 	VPXOR   aesniIndex<>+48(SB), X8, X3
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_128
-	JE      twelve_rounds_127
+	JB      ten_rounds_139
+	JE      twelve_rounds_138
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -4626,7 +4743,7 @@ short_2:
 	VAESENC X8, X2, X2
 	VAESENC X8, X3, X3
 
-twelve_rounds_127:
+twelve_rounds_138:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -4636,7 +4753,7 @@ twelve_rounds_127:
 	VAESENC X8, X2, X2
 	VAESENC X8, X3, X3
 
-ten_rounds_128:
+ten_rounds_139:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -4712,8 +4829,8 @@ short_3:
 	VPXOR   aesniIndex<>+48(SB), X8, X3
 	VPXOR   aesniIndex<>+64(SB), X8, X4
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_130
-	JE      twelve_rounds_129
+	JB      ten_rounds_141
+	JE      twelve_rounds_140
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -4725,7 +4842,7 @@ short_3:
 	VAESENC X8, X3, X3
 	VAESENC X8, X4, X4
 
-twelve_rounds_129:
+twelve_rounds_140:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -4737,7 +4854,7 @@ twelve_rounds_129:
 	VAESENC X8, X3, X3
 	VAESENC X8, X4, X4
 
-ten_rounds_130:
+ten_rounds_141:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -4835,8 +4952,8 @@ short_4:
 	VPXOR   aesniIndex<>+64(SB), X8, X4
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_132
-	JE      twelve_rounds_131
+	JB      ten_rounds_143
+	JE      twelve_rounds_142
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -4850,7 +4967,7 @@ short_4:
 	VAESENC X8, X4, X4
 	VAESENC X8, X5, X5
 
-twelve_rounds_131:
+twelve_rounds_142:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -4864,7 +4981,7 @@ twelve_rounds_131:
 	VAESENC X8, X4, X4
 	VAESENC X8, X5, X5
 
-ten_rounds_132:
+ten_rounds_143:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -4984,8 +5101,8 @@ short_5:
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_134
-	JE      twelve_rounds_133
+	JB      ten_rounds_145
+	JE      twelve_rounds_144
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -5001,7 +5118,7 @@ short_5:
 	VAESENC X8, X5, X5
 	VAESENC X8, X6, X6
 
-twelve_rounds_133:
+twelve_rounds_144:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -5017,7 +5134,7 @@ twelve_rounds_133:
 	VAESENC X8, X5, X5
 	VAESENC X8, X6, X6
 
-ten_rounds_134:
+ten_rounds_145:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -5159,8 +5276,8 @@ short_6:
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	VPXOR   aesniIndex<>+112(SB), X8, X7
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_136
-	JE      twelve_rounds_135
+	JB      ten_rounds_147
+	JE      twelve_rounds_146
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -5178,7 +5295,7 @@ short_6:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-twelve_rounds_135:
+twelve_rounds_146:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -5196,7 +5313,7 @@ twelve_rounds_135:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-ten_rounds_136:
+ten_rounds_147:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -5455,8 +5572,8 @@ first_batch:
 	VPXOR      aesniIndex<>+96(SB), X8, X6
 	VPXOR      aesniIndex<>+112(SB), X8, X7
 	CMPB       240(R8), $0x0c
-	JB         ten_rounds_138
-	JE         twelve_rounds_137
+	JB         ten_rounds_149
+	JE         twelve_rounds_148
 	VMOVDQU    16(R8), X8
 	VAESENC    X8, X1, X1
 	VAESENC    X8, X2, X2
@@ -5474,7 +5591,7 @@ first_batch:
 	VAESENC    X8, X6, X6
 	VAESENC    X8, X7, X7
 
-twelve_rounds_137:
+twelve_rounds_148:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -5492,7 +5609,7 @@ twelve_rounds_137:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-ten_rounds_138:
+ten_rounds_149:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -5649,7 +5766,7 @@ ten_rounds_138:
 	ADDQ        $0x00000080, BX
 	SUBQ        $0x00000008, R10
 	CMPQ        BX, 120(SP)
-	JNE         within_group_139
+	JNE         within_group_150
 	VPXOR       X11, X9, X15
 	VPXOR       X15, X10, X10
 	VPCLMULQDQ  $0x10, aesniPolynomial<>+0(SB), X9, X15
@@ -5661,11 +5778,11 @@ ten_rounds_138:
 	VPXOR       X14, X11, X11
 	VPXOR       X15, X11, X11
 	TESTQ       R10, R10
-	JNZ         more_slots_140
+	JNZ         more_slots_151
 	CMPQ        s+96(FP), $0x00
-	JE          no_seam_141
+	JE          no_seam_152
 	CMPQ        344(SP), $0x00
-	JE          no_seam_141
+	JE          no_seam_152
 	LEAQ        216(SP), AX
 	ANDQ        $-64, AX
 	MOVQ        344(SP), DX
@@ -5673,12 +5790,12 @@ ten_rounds_138:
 	MOVQ        352(SP), DI
 	MOVQ        360(SP), R13
 
-move_out_142:
+move_out_153:
 	SUBQ    R13, DX
 	CMPQ    AX, DI
-	JE      moved_144
+	JE      moved_155
 	CMPQ    R13, $0x00000040
-	JB      less_145
+	JB      less_156
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU 16(AX), X0
@@ -5695,11 +5812,11 @@ move_out_142:
 	VMOVDQU X0, -32(DI)(R13*1)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_144
+	JMP     moved_155
 
-less_145:
+less_156:
 	CMPQ    R13, $0x00000020
-	JB      less_146
+	JB      less_157
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU 16(AX), X0
@@ -5708,62 +5825,62 @@ less_145:
 	VMOVDQU X0, -32(DI)(R13*1)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_144
+	JMP     moved_155
 
-less_146:
+less_157:
 	CMPQ    R13, $0x00000010
-	JB      less_147
+	JB      less_158
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_144
+	JMP     moved_155
 
-less_147:
+less_158:
 	CMPQ R13, $0x00000008
-	JB   less_148
+	JB   less_159
 	MOVQ (AX), CX
 	MOVQ CX, (DI)
 	MOVQ -8(AX)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_144
+	JMP  moved_155
 
-less_148:
+less_159:
 	CMPQ R13, $0x00000004
-	JB   less_149
+	JB   less_160
 	MOVL (AX), CX
 	MOVL CX, (DI)
 	MOVL -4(AX)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_144
+	JMP  moved_155
 
-less_149:
+less_160:
 	CMPQ R13, $0x00000002
-	JB   less_150
+	JB   less_161
 	MOVW (AX), CX
 	MOVW CX, (DI)
 	MOVW -2(AX)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_144
+	JMP  moved_155
 
-less_150:
+less_161:
 	TESTQ R13, R13
-	JZ    moved_144
+	JZ    moved_155
 	MOVB  (AX), CL
 	MOVB  CL, (DI)
 
-moved_144:
+moved_155:
 	ADDQ  R13, AX
 	TESTQ DX, DX
-	JZ    moved_out_143
+	JZ    moved_out_154
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_152
+	JNZ   taken_163
 
-empty_151:
+empty_162:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      moved_out_143
+	JZ      moved_out_154
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -5773,25 +5890,25 @@ empty_151:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_151
+	JZ      empty_162
 
-taken_152:
+taken_163:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
 	MOVQ    144(SP), DI
 	ADDQ    R13, 144(SP)
 	SUBQ    R13, 152(SP)
-	JMP     move_out_142
+	JMP     move_out_153
 
-moved_out_143:
-no_seam_141:
+moved_out_154:
+no_seam_152:
 	MOVQ    s+96(FP), AX
 	VMOVDQU X11, (AX)
 	VMOVDQU 16(R9), X12
 	VMOVDQU X12, 16(AX)
 	RET
 
-more_slots_140:
+more_slots_151:
 	MOVQ       120(SP), BX
 	MOVQ       1136(BX), CX
 	MOVQ       R10, AX
@@ -5808,7 +5925,7 @@ more_slots_140:
 	VPCLMULQDQ $0x11, (BX), X12, X11
 	VPCLMULQDQ $0x00, 1088(BX), X14, X10
 
-within_group_139:
+within_group_150:
 next:
 	CMPQ    DX, $0x00000080
 	JB      run_end
@@ -5830,8 +5947,8 @@ batch:
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	VPXOR   aesniIndex<>+112(SB), X8, X7
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_154
-	JE      twelve_rounds_153
+	JB      ten_rounds_165
+	JE      twelve_rounds_164
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -5851,7 +5968,7 @@ batch:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-twelve_rounds_153:
+twelve_rounds_164:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -5871,7 +5988,7 @@ twelve_rounds_153:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-ten_rounds_154:
+ten_rounds_165:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     (SI), X12
@@ -6060,7 +6177,7 @@ ten_rounds_154:
 	ADDQ        $0x00000080, BX
 	SUBQ        $0x00000008, R10
 	CMPQ        BX, 120(SP)
-	JNE         within_group_155
+	JNE         within_group_166
 	VPXOR       X11, X9, X15
 	VPXOR       X15, X10, X10
 	VPCLMULQDQ  $0x10, aesniPolynomial<>+0(SB), X9, X15
@@ -6072,11 +6189,11 @@ ten_rounds_154:
 	VPXOR       X14, X11, X11
 	VPXOR       X15, X11, X11
 	TESTQ       R10, R10
-	JNZ         more_slots_156
+	JNZ         more_slots_167
 	CMPQ        s+96(FP), $0x00
-	JE          no_seam_157
+	JE          no_seam_168
 	CMPQ        344(SP), $0x00
-	JE          no_seam_157
+	JE          no_seam_168
 	LEAQ        216(SP), AX
 	ANDQ        $-64, AX
 	MOVQ        344(SP), DX
@@ -6084,12 +6201,12 @@ ten_rounds_154:
 	MOVQ        352(SP), DI
 	MOVQ        360(SP), R13
 
-move_out_158:
+move_out_169:
 	SUBQ    R13, DX
 	CMPQ    AX, DI
-	JE      moved_160
+	JE      moved_171
 	CMPQ    R13, $0x00000040
-	JB      less_161
+	JB      less_172
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU 16(AX), X0
@@ -6106,11 +6223,11 @@ move_out_158:
 	VMOVDQU X0, -32(DI)(R13*1)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_160
+	JMP     moved_171
 
-less_161:
+less_172:
 	CMPQ    R13, $0x00000020
-	JB      less_162
+	JB      less_173
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU 16(AX), X0
@@ -6119,62 +6236,62 @@ less_161:
 	VMOVDQU X0, -32(DI)(R13*1)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_160
+	JMP     moved_171
 
-less_162:
+less_173:
 	CMPQ    R13, $0x00000010
-	JB      less_163
+	JB      less_174
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_160
+	JMP     moved_171
 
-less_163:
+less_174:
 	CMPQ R13, $0x00000008
-	JB   less_164
+	JB   less_175
 	MOVQ (AX), CX
 	MOVQ CX, (DI)
 	MOVQ -8(AX)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_160
+	JMP  moved_171
 
-less_164:
+less_175:
 	CMPQ R13, $0x00000004
-	JB   less_165
+	JB   less_176
 	MOVL (AX), CX
 	MOVL CX, (DI)
 	MOVL -4(AX)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_160
+	JMP  moved_171
 
-less_165:
+less_176:
 	CMPQ R13, $0x00000002
-	JB   less_166
+	JB   less_177
 	MOVW (AX), CX
 	MOVW CX, (DI)
 	MOVW -2(AX)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_160
+	JMP  moved_171
 
-less_166:
+less_177:
 	TESTQ R13, R13
-	JZ    moved_160
+	JZ    moved_171
 	MOVB  (AX), CL
 	MOVB  CL, (DI)
 
-moved_160:
+moved_171:
 	ADDQ  R13, AX
 	TESTQ DX, DX
-	JZ    moved_out_159
+	JZ    moved_out_170
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_168
+	JNZ   taken_179
 
-empty_167:
+empty_178:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      moved_out_159
+	JZ      moved_out_170
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -6184,25 +6301,25 @@ empty_167:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_167
+	JZ      empty_178
 
-taken_168:
+taken_179:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
 	MOVQ    144(SP), DI
 	ADDQ    R13, 144(SP)
 	SUBQ    R13, 152(SP)
-	JMP     move_out_158
+	JMP     move_out_169
 
-moved_out_159:
-no_seam_157:
+moved_out_170:
+no_seam_168:
 	MOVQ    s+96(FP), AX
 	VMOVDQU X11, (AX)
 	VMOVDQU 16(R9), X12
 	VMOVDQU X12, 16(AX)
 	RET
 
-more_slots_156:
+more_slots_167:
 	MOVQ       120(SP), BX
 	MOVQ       1136(BX), CX
 	MOVQ       R10, AX
@@ -6219,17 +6336,17 @@ more_slots_156:
 	VPCLMULQDQ $0x11, (BX), X12, X11
 	VPCLMULQDQ $0x00, 1088(BX), X14, X10
 
-within_group_155:
+within_group_166:
 	CMPQ DX, $0x00000080
 	JAE  batch
 
 run_end:
 	CMPQ  s+96(FP), $0x00
-	JE    no_run_169
+	JE    no_run_180
 	CMPQ  344(SP), $0x00
-	JE    whole_170
+	JE    whole_181
 	TESTQ DX, DX
-	JNZ   no_run_169
+	JNZ   no_run_180
 	LEAQ  216(SP), AX
 	ANDQ  $-64, AX
 	MOVQ  344(SP), DX
@@ -6237,12 +6354,12 @@ run_end:
 	MOVQ  352(SP), DI
 	MOVQ  360(SP), R13
 
-move_out_172:
+move_out_183:
 	SUBQ    R13, DX
 	CMPQ    AX, DI
-	JE      moved_174
+	JE      moved_185
 	CMPQ    R13, $0x00000040
-	JB      less_175
+	JB      less_186
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU 16(AX), X0
@@ -6259,11 +6376,11 @@ move_out_172:
 	VMOVDQU X0, -32(DI)(R13*1)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_174
+	JMP     moved_185
 
-less_175:
+less_186:
 	CMPQ    R13, $0x00000020
-	JB      less_176
+	JB      less_187
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU 16(AX), X0
@@ -6272,62 +6389,62 @@ less_175:
 	VMOVDQU X0, -32(DI)(R13*1)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_174
+	JMP     moved_185
 
-less_176:
+less_187:
 	CMPQ    R13, $0x00000010
-	JB      less_177
+	JB      less_188
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_174
+	JMP     moved_185
 
-less_177:
+less_188:
 	CMPQ R13, $0x00000008
-	JB   less_178
+	JB   less_189
 	MOVQ (AX), CX
 	MOVQ CX, (DI)
 	MOVQ -8(AX)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_174
+	JMP  moved_185
 
-less_178:
+less_189:
 	CMPQ R13, $0x00000004
-	JB   less_179
+	JB   less_190
 	MOVL (AX), CX
 	MOVL CX, (DI)
 	MOVL -4(AX)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_174
+	JMP  moved_185
 
-less_179:
+less_190:
 	CMPQ R13, $0x00000002
-	JB   less_180
+	JB   less_191
 	MOVW (AX), CX
 	MOVW CX, (DI)
 	MOVW -2(AX)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_174
+	JMP  moved_185
 
-less_180:
+less_191:
 	TESTQ R13, R13
-	JZ    moved_174
+	JZ    moved_185
 	MOVB  (AX), CL
 	MOVB  CL, (DI)
 
-moved_174:
+moved_185:
 	ADDQ  R13, AX
 	TESTQ DX, DX
-	JZ    moved_out_173
+	JZ    moved_out_184
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_182
+	JNZ   taken_193
 
-empty_181:
+empty_192:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      moved_out_173
+	JZ      moved_out_184
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -6337,28 +6454,28 @@ empty_181:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_181
+	JZ      empty_192
 
-taken_182:
+taken_193:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
 	MOVQ    144(SP), DI
 	ADDQ    R13, 144(SP)
 	SUBQ    R13, 152(SP)
-	JMP     move_out_172
+	JMP     move_out_183
 
-moved_out_173:
+moved_out_184:
 	JMP next
 
-whole_170:
+whole_181:
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_184
+	JNZ   taken_195
 
-empty_183:
+empty_194:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      no_run_169
+	JZ      no_run_180
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -6368,17 +6485,17 @@ empty_183:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_183
+	JZ      empty_194
 
-taken_184:
+taken_195:
 	TESTQ DX, DX
-	JNZ   seam_171
+	JNZ   seam_182
 	MOVQ  144(SP), DI
 	MOVQ  R13, DX
 	MOVQ  $0x00000000, 152(SP)
 	JMP   next
 
-seam_171:
+seam_182:
 	MOVQ    DI, 352(SP)
 	MOVQ    DX, 360(SP)
 	ADDQ    152(SP), DX
@@ -6391,7 +6508,7 @@ seam_171:
 	ANDQ    $-64, DI
 	JMP     next
 
-no_run_169:
+no_run_180:
 	MOVQ    trailer+40(FP), R12
 	ADDQ    DX, R12
 	TESTQ   R12, R12
@@ -6410,40 +6527,40 @@ no_run_169:
 	MOVQ    CX, R13
 	VMOVDQU X12, 32(R9)
 	CMPQ    R12, $0x00000040
-	JHI     upper_half_185
+	JHI     upper_half_196
 	CMPQ    R12, $0x00000020
-	JHI     upper_half_186
+	JHI     upper_half_197
 	CMPQ    R12, $0x00000010
-	JHI     upper_half_187
+	JHI     upper_half_198
 	JMP     rest_1
 
-upper_half_187:
+upper_half_198:
 	JMP rest_2
 
-upper_half_186:
+upper_half_197:
 	CMPQ R12, $0x00000030
-	JHI  upper_half_188
+	JHI  upper_half_199
 	JMP  rest_3
 
-upper_half_188:
+upper_half_199:
 	JMP rest_4
 
-upper_half_185:
+upper_half_196:
 	CMPQ R12, $0x00000060
-	JHI  upper_half_189
+	JHI  upper_half_200
 	CMPQ R12, $0x00000050
-	JHI  upper_half_190
+	JHI  upper_half_201
 	JMP  rest_5
 
-upper_half_190:
+upper_half_201:
 	JMP rest_6
 
-upper_half_189:
+upper_half_200:
 	CMPQ R12, $0x00000070
-	JHI  upper_half_191
+	JHI  upper_half_202
 	JMP  rest_7
 
-upper_half_191:
+upper_half_202:
 	JMP rest_8
 
 rest_1:
@@ -6455,20 +6572,20 @@ rest_1:
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_193
-	JE      twelve_rounds_192
+	JB      ten_rounds_204
+	JE      twelve_rounds_203
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VMOVDQU 32(R8), X8
 	VAESENC X8, X0, X0
 
-twelve_rounds_192:
+twelve_rounds_203:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VMOVDQU 64(R8), X8
 	VAESENC X8, X0, X0
 
-ten_rounds_193:
+ten_rounds_204:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     32(R9), X12
@@ -6502,27 +6619,27 @@ ten_rounds_193:
 	VAESENCLAST X15, X0, X0
 	VMOVDQU     X0, 32(R9)
 	CMPQ        DX, $0x10
-	JAE         whole_195
+	JAE         whole_206
 	CMPQ        DX, $0x08
-	JB          four_bytes_196
+	JB          four_bytes_207
 	MOVQ        32(R9), AX
 	MOVQ        AX, (DI)
 	MOVQ        24(R9)(DX*1), AX
 	MOVQ        AX, -8(DI)(DX*1)
-	JMP         stored_194
+	JMP         stored_205
 
-four_bytes_196:
+four_bytes_207:
 	CMPQ DX, $0x04
-	JB   one_byte_197
+	JB   one_byte_208
 	MOVL 32(R9), AX
 	MOVL AX, (DI)
 	MOVL 28(R9)(DX*1), AX
 	MOVL AX, -4(DI)(DX*1)
-	JMP  stored_194
+	JMP  stored_205
 
-one_byte_197:
+one_byte_208:
 	TESTQ DX, DX
-	JZ    stored_194
+	JZ    stored_205
 	MOVB  32(R9), AL
 	MOVB  AL, (DI)
 	MOVQ  DX, CX
@@ -6531,9 +6648,9 @@ one_byte_197:
 	MOVB  AL, (DI)(CX*1)
 	MOVB  31(R9)(DX*1), AL
 	MOVB  AL, -1(DI)(DX*1)
-	JMP   stored_194
+	JMP   stored_205
 
-whole_195:
+whole_206:
 	LEAQ      aesniWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
 	VPSHUFB   X12, X0, X0
@@ -6541,13 +6658,13 @@ whole_195:
 	VPBLENDVB X12, X13, X0, X0
 	VMOVDQU   X0, -16(DI)(DX*1)
 
-stored_194:
+stored_205:
 	CMPQ    trailer+40(FP), $0x00
-	JE      no_trailer_198
+	JE      no_trailer_209
 	MOVBLZX 32(R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
-no_trailer_198:
+no_trailer_209:
 	JMP finish
 
 rest_2:
@@ -6560,8 +6677,8 @@ rest_2:
 	VPXOR   aesniIndex<>+0(SB), X8, X0
 	VPXOR   aesniIndex<>+16(SB), X8, X1
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_200
-	JE      twelve_rounds_199
+	JB      ten_rounds_211
+	JE      twelve_rounds_210
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -6569,7 +6686,7 @@ rest_2:
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
 
-twelve_rounds_199:
+twelve_rounds_210:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -6577,7 +6694,7 @@ twelve_rounds_199:
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
 
-ten_rounds_200:
+ten_rounds_211:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     (SI), X12
@@ -6638,11 +6755,11 @@ ten_rounds_200:
 	VPBLENDVB   X12, X13, X1, X1
 	VMOVDQU     X1, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_202
+	JE          no_trailer_213
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_202:
+no_trailer_213:
 	JMP finish
 
 rest_3:
@@ -6656,8 +6773,8 @@ rest_3:
 	VPXOR   aesniIndex<>+16(SB), X8, X1
 	VPXOR   aesniIndex<>+32(SB), X8, X2
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_204
-	JE      twelve_rounds_203
+	JB      ten_rounds_215
+	JE      twelve_rounds_214
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -6667,7 +6784,7 @@ rest_3:
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
 
-twelve_rounds_203:
+twelve_rounds_214:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -6677,7 +6794,7 @@ twelve_rounds_203:
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
 
-ten_rounds_204:
+ten_rounds_215:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     (SI), X12
@@ -6760,11 +6877,11 @@ ten_rounds_204:
 	VPBLENDVB   X12, X13, X2, X2
 	VMOVDQU     X2, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_206
+	JE          no_trailer_217
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_206:
+no_trailer_217:
 	JMP finish
 
 rest_4:
@@ -6779,8 +6896,8 @@ rest_4:
 	VPXOR   aesniIndex<>+32(SB), X8, X2
 	VPXOR   aesniIndex<>+48(SB), X8, X3
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_208
-	JE      twelve_rounds_207
+	JB      ten_rounds_219
+	JE      twelve_rounds_218
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -6792,7 +6909,7 @@ rest_4:
 	VAESENC X8, X2, X2
 	VAESENC X8, X3, X3
 
-twelve_rounds_207:
+twelve_rounds_218:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -6804,7 +6921,7 @@ twelve_rounds_207:
 	VAESENC X8, X2, X2
 	VAESENC X8, X3, X3
 
-ten_rounds_208:
+ten_rounds_219:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     (SI), X12
@@ -6908,11 +7025,11 @@ ten_rounds_208:
 	VPBLENDVB   X12, X13, X3, X3
 	VMOVDQU     X3, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_210
+	JE          no_trailer_221
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_210:
+no_trailer_221:
 	JMP finish
 
 rest_5:
@@ -6928,8 +7045,8 @@ rest_5:
 	VPXOR   aesniIndex<>+48(SB), X8, X3
 	VPXOR   aesniIndex<>+64(SB), X8, X4
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_212
-	JE      twelve_rounds_211
+	JB      ten_rounds_223
+	JE      twelve_rounds_222
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -6943,7 +7060,7 @@ rest_5:
 	VAESENC X8, X3, X3
 	VAESENC X8, X4, X4
 
-twelve_rounds_211:
+twelve_rounds_222:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -6957,7 +7074,7 @@ twelve_rounds_211:
 	VAESENC X8, X3, X3
 	VAESENC X8, X4, X4
 
-ten_rounds_212:
+ten_rounds_223:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     (SI), X12
@@ -7083,11 +7200,11 @@ ten_rounds_212:
 	VPBLENDVB   X12, X13, X4, X4
 	VMOVDQU     X4, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_214
+	JE          no_trailer_225
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_214:
+no_trailer_225:
 	JMP finish
 
 rest_6:
@@ -7104,8 +7221,8 @@ rest_6:
 	VPXOR   aesniIndex<>+64(SB), X8, X4
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_216
-	JE      twelve_rounds_215
+	JB      ten_rounds_227
+	JE      twelve_rounds_226
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -7121,7 +7238,7 @@ rest_6:
 	VAESENC X8, X4, X4
 	VAESENC X8, X5, X5
 
-twelve_rounds_215:
+twelve_rounds_226:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -7137,7 +7254,7 @@ twelve_rounds_215:
 	VAESENC X8, X4, X4
 	VAESENC X8, X5, X5
 
-ten_rounds_216:
+ten_rounds_227:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     (SI), X12
@@ -7284,11 +7401,11 @@ ten_rounds_216:
 	VPBLENDVB   X12, X13, X5, X5
 	VMOVDQU     X5, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_218
+	JE          no_trailer_229
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_218:
+no_trailer_229:
 	JMP finish
 
 rest_7:
@@ -7306,8 +7423,8 @@ rest_7:
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_220
-	JE      twelve_rounds_219
+	JB      ten_rounds_231
+	JE      twelve_rounds_230
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -7325,7 +7442,7 @@ rest_7:
 	VAESENC X8, X5, X5
 	VAESENC X8, X6, X6
 
-twelve_rounds_219:
+twelve_rounds_230:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -7343,7 +7460,7 @@ twelve_rounds_219:
 	VAESENC X8, X5, X5
 	VAESENC X8, X6, X6
 
-ten_rounds_220:
+ten_rounds_231:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     (SI), X12
@@ -7512,11 +7629,11 @@ ten_rounds_220:
 	VPBLENDVB   X12, X13, X6, X6
 	VMOVDQU     X6, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_222
+	JE          no_trailer_233
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_222:
+no_trailer_233:
 	JMP finish
 
 rest_8:
@@ -7535,8 +7652,8 @@ rest_8:
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	VPXOR   aesniIndex<>+112(SB), X8, X7
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_224
-	JE      twelve_rounds_223
+	JB      ten_rounds_235
+	JE      twelve_rounds_234
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -7556,7 +7673,7 @@ rest_8:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-twelve_rounds_223:
+twelve_rounds_234:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -7576,7 +7693,7 @@ twelve_rounds_223:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-ten_rounds_224:
+ten_rounds_235:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     (SI), X12
@@ -7766,11 +7883,11 @@ ten_rounds_224:
 	VPBLENDVB   X12, X13, X7, X7
 	VMOVDQU     X7, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_226
+	JE          no_trailer_237
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_226:
+no_trailer_237:
 	JMP finish
 
 stream:
@@ -7858,7 +7975,7 @@ short:
 
 short_block:
 	CMPQ    R12, $0x08
-	JB      four_bytes_227
+	JB      four_bytes_238
 	MOVQ    (SI), AX
 	MOVQ    -8(SI)(R12*1), R11
 	MOVL    $0x0000000f, CX
@@ -7868,11 +7985,11 @@ short_block:
 	SHRQ    $0x08, R11
 	VMOVQ   AX, X12
 	VPINSRQ $0x01, R11, X12, X12
-	JMP     loaded_230
+	JMP     loaded_241
 
-four_bytes_227:
+four_bytes_238:
 	CMPQ  R12, $0x04
-	JB    one_byte_228
+	JB    one_byte_239
 	MOVL  (SI), AX
 	MOVL  -4(SI)(R12*1), R11
 	LEAL  -4(R12), CX
@@ -7880,11 +7997,11 @@ four_bytes_227:
 	SHLQ  CL, R11
 	ORQ   R11, AX
 	VMOVQ AX, X12
-	JMP   loaded_230
+	JMP   loaded_241
 
-one_byte_228:
+one_byte_239:
 	TESTQ   R12, R12
-	JZ      no_bytes_229
+	JZ      no_bytes_240
 	MOVBLZX (SI), AX
 	MOVL    R12, CX
 	SHRL    $0x01, CX
@@ -7898,61 +8015,61 @@ one_byte_228:
 	SHLL    CL, R11
 	ORL     R11, AX
 	VMOVQ   AX, X12
-	JMP     loaded_230
+	JMP     loaded_241
 
-no_bytes_229:
+no_bytes_240:
 	VPXOR X12, X12, X12
 
-loaded_230:
+loaded_241:
 	XORL AX, AX
 
 short_loaded:
 	VMOVDQU X12, 32(R9)
 	CMPQ    R12, $0x00000030
-	JHI     upper_half_231
+	JHI     upper_half_242
 	CMPQ    R12, $0x00000020
-	JHI     upper_half_232
+	JHI     upper_half_243
 	CMPQ    R12, $0x00000010
-	JHI     upper_half_233
+	JHI     upper_half_244
 	JMP     short_1
 
-upper_half_233:
+upper_half_244:
 	JMP short_2
 
-upper_half_232:
+upper_half_243:
 	JMP short_3
 
-upper_half_231:
+upper_half_242:
 	CMPQ R12, $0x00000050
-	JHI  upper_half_234
+	JHI  upper_half_245
 	CMPQ R12, $0x00000040
-	JHI  upper_half_235
+	JHI  upper_half_246
 	JMP  short_4
 
-upper_half_235:
+upper_half_246:
 	JMP short_5
 
-upper_half_234:
+upper_half_245:
 	JMP short_6
 
 short_0:
 	MOVL    $0x00000008, R11
 	VPXOR   aesniIndex<>+16(SB), X8, X1
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_237
-	JE      twelve_rounds_236
+	JB      ten_rounds_248
+	JE      twelve_rounds_247
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VMOVDQU 32(R8), X8
 	VAESENC X8, X1, X1
 
-twelve_rounds_236:
+twelve_rounds_247:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VMOVDQU 64(R8), X8
 	VAESENC X8, X1, X1
 
-ten_rounds_237:
+ten_rounds_248:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VMOVDQU     96(R8), X8
@@ -7980,8 +8097,8 @@ short_1:
 	VPXOR   aesniIndex<>+16(SB), X8, X1
 	VPXOR   aesniIndex<>+32(SB), X8, X2
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_239
-	JE      twelve_rounds_238
+	JB      ten_rounds_250
+	JE      twelve_rounds_249
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -7989,7 +8106,7 @@ short_1:
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
 
-twelve_rounds_238:
+twelve_rounds_249:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -7997,7 +8114,7 @@ twelve_rounds_238:
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
 
-ten_rounds_239:
+ten_rounds_250:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -8042,27 +8159,27 @@ ten_rounds_239:
 	VAESENCLAST X15, X2, X2
 	VMOVDQU     X2, 32(R9)
 	CMPQ        DX, $0x10
-	JAE         whole_241
+	JAE         whole_252
 	CMPQ        DX, $0x08
-	JB          four_bytes_242
+	JB          four_bytes_253
 	MOVQ        32(R9), AX
 	MOVQ        AX, (DI)
 	MOVQ        24(R9)(DX*1), AX
 	MOVQ        AX, -8(DI)(DX*1)
-	JMP         stored_240
+	JMP         stored_251
 
-four_bytes_242:
+four_bytes_253:
 	CMPQ DX, $0x04
-	JB   one_byte_243
+	JB   one_byte_254
 	MOVL 32(R9), AX
 	MOVL AX, (DI)
 	MOVL 28(R9)(DX*1), AX
 	MOVL AX, -4(DI)(DX*1)
-	JMP  stored_240
+	JMP  stored_251
 
-one_byte_243:
+one_byte_254:
 	TESTQ DX, DX
-	JZ    stored_240
+	JZ    stored_251
 	MOVB  32(R9), AL
 	MOVB  AL, (DI)
 	MOVQ  DX, CX
@@ -8071,9 +8188,9 @@ one_byte_243:
 	MOVB  AL, (DI)(CX*1)
 	MOVB  31(R9)(DX*1), AL
 	MOVB  AL, -1(DI)(DX*1)
-	JMP   stored_240
+	JMP   stored_251
 
-whole_241:
+whole_252:
 	LEAQ      aesniWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
 	VPSHUFB   X12, X2, X2
@@ -8081,13 +8198,13 @@ whole_241:
 	VPBLENDVB X12, X13, X2, X2
 	VMOVDQU   X2, -16(DI)(DX*1)
 
-stored_240:
+stored_251:
 	CMPQ    trailer+40(FP), $0x00
-	JE      no_trailer_244
+	JE      no_trailer_255
 	MOVBLZX 32(R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
-no_trailer_244:
+no_trailer_255:
 	JMP finish_short
 
 short_2:
@@ -8096,8 +8213,8 @@ short_2:
 	VPXOR   aesniIndex<>+32(SB), X8, X2
 	VPXOR   aesniIndex<>+48(SB), X8, X3
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_246
-	JE      twelve_rounds_245
+	JB      ten_rounds_257
+	JE      twelve_rounds_256
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -8107,7 +8224,7 @@ short_2:
 	VAESENC X8, X2, X2
 	VAESENC X8, X3, X3
 
-twelve_rounds_245:
+twelve_rounds_256:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -8117,7 +8234,7 @@ twelve_rounds_245:
 	VAESENC X8, X2, X2
 	VAESENC X8, X3, X3
 
-ten_rounds_246:
+ten_rounds_257:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -8190,11 +8307,11 @@ ten_rounds_246:
 	VPBLENDVB   X12, X13, X3, X3
 	VMOVDQU     X3, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_248
+	JE          no_trailer_259
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_248:
+no_trailer_259:
 	JMP finish_short
 
 short_3:
@@ -8204,8 +8321,8 @@ short_3:
 	VPXOR   aesniIndex<>+48(SB), X8, X3
 	VPXOR   aesniIndex<>+64(SB), X8, X4
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_250
-	JE      twelve_rounds_249
+	JB      ten_rounds_261
+	JE      twelve_rounds_260
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -8217,7 +8334,7 @@ short_3:
 	VAESENC X8, X3, X3
 	VAESENC X8, X4, X4
 
-twelve_rounds_249:
+twelve_rounds_260:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -8229,7 +8346,7 @@ twelve_rounds_249:
 	VAESENC X8, X3, X3
 	VAESENC X8, X4, X4
 
-ten_rounds_250:
+ten_rounds_261:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -8324,11 +8441,11 @@ ten_rounds_250:
 	VPBLENDVB   X12, X13, X4, X4
 	VMOVDQU     X4, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_252
+	JE          no_trailer_263
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_252:
+no_trailer_263:
 	JMP finish_short
 
 short_4:
@@ -8339,8 +8456,8 @@ short_4:
 	VPXOR   aesniIndex<>+64(SB), X8, X4
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_254
-	JE      twelve_rounds_253
+	JB      ten_rounds_265
+	JE      twelve_rounds_264
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -8354,7 +8471,7 @@ short_4:
 	VAESENC X8, X4, X4
 	VAESENC X8, X5, X5
 
-twelve_rounds_253:
+twelve_rounds_264:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -8368,7 +8485,7 @@ twelve_rounds_253:
 	VAESENC X8, X4, X4
 	VAESENC X8, X5, X5
 
-ten_rounds_254:
+ten_rounds_265:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -8485,11 +8602,11 @@ ten_rounds_254:
 	VPBLENDVB   X12, X13, X5, X5
 	VMOVDQU     X5, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_256
+	JE          no_trailer_267
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_256:
+no_trailer_267:
 	JMP finish_short
 
 short_5:
@@ -8501,8 +8618,8 @@ short_5:
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_258
-	JE      twelve_rounds_257
+	JB      ten_rounds_269
+	JE      twelve_rounds_268
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -8518,7 +8635,7 @@ short_5:
 	VAESENC X8, X5, X5
 	VAESENC X8, X6, X6
 
-twelve_rounds_257:
+twelve_rounds_268:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -8534,7 +8651,7 @@ twelve_rounds_257:
 	VAESENC X8, X5, X5
 	VAESENC X8, X6, X6
 
-ten_rounds_258:
+ten_rounds_269:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -8673,11 +8790,11 @@ ten_rounds_258:
 	VPBLENDVB   X12, X13, X6, X6
 	VMOVDQU     X6, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_260
+	JE          no_trailer_271
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_260:
+no_trailer_271:
 	JMP finish_short
 
 short_6:
@@ -8690,8 +8807,8 @@ short_6:
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	VPXOR   aesniIndex<>+112(SB), X8, X7
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_262
-	JE      twelve_rounds_261
+	JB      ten_rounds_273
+	JE      twelve_rounds_272
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -8709,7 +8826,7 @@ short_6:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-twelve_rounds_261:
+twelve_rounds_272:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -8727,7 +8844,7 @@ twelve_rounds_261:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-ten_rounds_262:
+ten_rounds_273:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -8888,11 +9005,11 @@ ten_rounds_262:
 	VPBLENDVB   X12, X13, X7, X7
 	VMOVDQU     X7, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_264
+	JE          no_trailer_275
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_264:
+no_trailer_275:
 finish_short:
 	VMOVQ      textBits+88(FP), X12
 	VPINSRQ    $0x01, adBits+80(FP), X12, X12
@@ -8923,9 +9040,9 @@ finish_short:
 
 finish:
 	CMPQ s+96(FP), $0x00
-	JE   no_seam_265
+	JE   no_seam_276
 	CMPQ 344(SP), $0x00
-	JE   no_seam_265
+	JE   no_seam_276
 	LEAQ 216(SP), AX
 	ANDQ $-64, AX
 	MOVQ 344(SP), DX
@@ -8933,12 +9050,12 @@ finish:
 	MOVQ 352(SP), DI
 	MOVQ 360(SP), R13
 
-move_out_266:
+move_out_277:
 	SUBQ    R13, DX
 	CMPQ    AX, DI
-	JE      moved_268
+	JE      moved_279
 	CMPQ    R13, $0x00000040
-	JB      less_269
+	JB      less_280
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU 16(AX), X0
@@ -8955,11 +9072,11 @@ move_out_266:
 	VMOVDQU X0, -32(DI)(R13*1)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_268
+	JMP     moved_279
 
-less_269:
+less_280:
 	CMPQ    R13, $0x00000020
-	JB      less_270
+	JB      less_281
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU 16(AX), X0
@@ -8968,62 +9085,62 @@ less_269:
 	VMOVDQU X0, -32(DI)(R13*1)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_268
+	JMP     moved_279
 
-less_270:
+less_281:
 	CMPQ    R13, $0x00000010
-	JB      less_271
+	JB      less_282
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_268
+	JMP     moved_279
 
-less_271:
+less_282:
 	CMPQ R13, $0x00000008
-	JB   less_272
+	JB   less_283
 	MOVQ (AX), CX
 	MOVQ CX, (DI)
 	MOVQ -8(AX)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_268
+	JMP  moved_279
 
-less_272:
+less_283:
 	CMPQ R13, $0x00000004
-	JB   less_273
+	JB   less_284
 	MOVL (AX), CX
 	MOVL CX, (DI)
 	MOVL -4(AX)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_268
+	JMP  moved_279
 
-less_273:
+less_284:
 	CMPQ R13, $0x00000002
-	JB   less_274
+	JB   less_285
 	MOVW (AX), CX
 	MOVW CX, (DI)
 	MOVW -2(AX)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_268
+	JMP  moved_279
 
-less_274:
+less_285:
 	TESTQ R13, R13
-	JZ    moved_268
+	JZ    moved_279
 	MOVB  (AX), CL
 	MOVB  CL, (DI)
 
-moved_268:
+moved_279:
 	ADDQ  R13, AX
 	TESTQ DX, DX
-	JZ    moved_out_267
+	JZ    moved_out_278
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_276
+	JNZ   taken_287
 
-empty_275:
+empty_286:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      moved_out_267
+	JZ      moved_out_278
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -9033,18 +9150,18 @@ empty_275:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_275
+	JZ      empty_286
 
-taken_276:
+taken_287:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
 	MOVQ    144(SP), DI
 	ADDQ    R13, 144(SP)
 	SUBQ    R13, 152(SP)
-	JMP     move_out_266
+	JMP     move_out_277
 
-moved_out_267:
-no_seam_265:
+moved_out_278:
+no_seam_276:
 	VPXOR      X11, X9, X15
 	VPXOR      X15, X10, X10
 	VMOVQ      textBits+88(FP), X12

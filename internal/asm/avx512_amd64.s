@@ -876,6 +876,7 @@ TEXT ·avx512Seal(SB), NOSPLIT, $32-104
 	JBE             one_batch
 	LEAQ            63(R13), R10
 	SHRQ            $0x04, R10
+	MOVQ            SI, R13
 
 first_batch:
 	MOVQ            long+8(FP), R9
@@ -991,7 +992,7 @@ eight_rounds_left_4:
 	VAESENC         Z20, Z3, Z3
 	VPXORQ          Z21, Z7, Z7
 	VPXORQ          Z23, Z23, Z23
-	VINSERTI64X4    $0x01, (SI), Z23, Z23
+	VINSERTI64X4    $0x01, (R13), Z23, Z23
 	VPXORQ          Z23, Z14, Z28
 	VAESENCLAST     Z28, Z0, Z0
 	VEXTRACTI32X4   $0x01, Z0, X16
@@ -2069,26 +2070,50 @@ group_end:
 	JMP           next
 
 stream:
-	MOVQ    56(AX), CX
-	MOVQ    CX, (SP)
-	MOVQ    64(AX), CX
-	MOVQ    CX, 8(SP)
-	XORL    CX, CX
-	MOVQ    CX, 24(SP)
-	MOVQ    32(AX), R10
-	ADDQ    $0x0f, R10
-	SHRQ    $0x04, R10
-	ADDQ    48(AX), R10
-	CMPL    40(AX), $0x00
-	JNE     continue
-	ADDQ    $0x02, R10
-	CMPQ    DX, $0x000000e0
-	JAE     first_batch
+	MOVQ  56(AX), CX
+	MOVQ  CX, (SP)
+	MOVQ  64(AX), CX
+	MOVQ  CX, 8(SP)
+	XORL  CX, CX
+	MOVQ  CX, 24(SP)
+	MOVQ  32(AX), R10
+	ADDQ  $0x0f, R10
+	SHRQ  $0x04, R10
+	ADDQ  48(AX), R10
+	CMPL  40(AX), $0x00
+	JNE   continue
+	ADDQ  $0x02, R10
+	CMPQ  DX, $0x000000e0
+	JAE   whole_49
+	CMPQ  DX, $0x20
+	JA    seam_50
+	MOVQ  24(SP), R13
+	TESTQ R13, R13
+	JNZ   taken_52
+
+empty_51:
+	MOVQ    8(SP), R13
+	TESTQ   R13, R13
+	JZ      seam_50
+	MOVQ    (SP), CX
+	ADDQ    $0x18, (SP)
+	CMPQ    R13, 8(CX)
+	CMOVQHI 8(CX), R13
+	SUBQ    R13, 8(SP)
+	MOVQ    (CX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    R13, 24(SP)
+	TESTQ   R13, R13
+	JZ      empty_51
+
+taken_52:
+	CMPQ    R13, $0x000000e0
+	JB      seam_50
 	MOVQ    DX, R13
 	CMPQ    SI, DI
-	JE      moved_51
+	JE      moved_53
 	CMPQ    R13, $0x00000080
-	JB      less_52
+	JB      less_54
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(SI), Y0
@@ -2105,11 +2130,11 @@ stream:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_51
+	JMP     moved_53
 
-less_52:
+less_54:
 	CMPQ    R13, $0x00000040
-	JB      less_53
+	JB      less_55
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(SI), Y0
@@ -2118,69 +2143,167 @@ less_52:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_51
+	JMP     moved_53
 
-less_53:
+less_55:
 	CMPQ    R13, $0x00000020
-	JB      less_54
+	JB      less_56
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_51
+	JMP     moved_53
 
-less_54:
+less_56:
 	CMPQ    R13, $0x00000010
-	JB      less_55
+	JB      less_57
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_51
+	JMP     moved_53
 
-less_55:
+less_57:
 	CMPQ R13, $0x00000008
-	JB   less_56
+	JB   less_58
 	MOVQ (SI), CX
 	MOVQ CX, (DI)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_51
+	JMP  moved_53
 
-less_56:
+less_58:
 	CMPQ R13, $0x00000004
-	JB   less_57
+	JB   less_59
 	MOVL (SI), CX
 	MOVL CX, (DI)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_51
+	JMP  moved_53
 
-less_57:
+less_59:
 	CMPQ R13, $0x00000002
-	JB   less_58
+	JB   less_60
 	MOVW (SI), CX
 	MOVW CX, (DI)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_51
+	JMP  moved_53
 
-less_58:
+less_60:
 	TESTQ R13, R13
-	JZ    moved_51
+	JZ    moved_53
 	MOVB  (SI), CL
 	MOVB  CL, (DI)
 
-moved_51:
-fill_49:
+moved_53:
+	MOVQ    16(SP), SI
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (DI)(DX*1)
+	SUBQ    DX, SI
+	ADDQ    24(SP), DX
+	MOVQ    $0x00000000, 24(SP)
+	MOVQ    DI, R13
+	JMP     first_batch
+
+seam_50:
+	MOVQ    DX, R13
+	CMPQ    SI, DI
+	JE      moved_63
+	CMPQ    R13, $0x00000080
+	JB      less_64
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU 32(SI), Y0
+	VMOVDQU Y0, 32(DI)
+	VMOVDQU 64(SI), Y0
+	VMOVDQU Y0, 64(DI)
+	VMOVDQU 96(SI), Y0
+	VMOVDQU Y0, 96(DI)
+	VMOVDQU -128(SI)(R13*1), Y0
+	VMOVDQU Y0, -128(DI)(R13*1)
+	VMOVDQU -96(SI)(R13*1), Y0
+	VMOVDQU Y0, -96(DI)(R13*1)
+	VMOVDQU -64(SI)(R13*1), Y0
+	VMOVDQU Y0, -64(DI)(R13*1)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(DI)(R13*1)
+	JMP     moved_63
+
+less_64:
+	CMPQ    R13, $0x00000040
+	JB      less_65
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU 32(SI), Y0
+	VMOVDQU Y0, 32(DI)
+	VMOVDQU -64(SI)(R13*1), Y0
+	VMOVDQU Y0, -64(DI)(R13*1)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(DI)(R13*1)
+	JMP     moved_63
+
+less_65:
+	CMPQ    R13, $0x00000020
+	JB      less_66
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(DI)(R13*1)
+	JMP     moved_63
+
+less_66:
+	CMPQ    R13, $0x00000010
+	JB      less_67
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (DI)
+	VMOVDQU -16(SI)(R13*1), X0
+	VMOVDQU X0, -16(DI)(R13*1)
+	JMP     moved_63
+
+less_67:
+	CMPQ R13, $0x00000008
+	JB   less_68
+	MOVQ (SI), CX
+	MOVQ CX, (DI)
+	MOVQ -8(SI)(R13*1), CX
+	MOVQ CX, -8(DI)(R13*1)
+	JMP  moved_63
+
+less_68:
+	CMPQ R13, $0x00000004
+	JB   less_69
+	MOVL (SI), CX
+	MOVL CX, (DI)
+	MOVL -4(SI)(R13*1), CX
+	MOVL CX, -4(DI)(R13*1)
+	JMP  moved_63
+
+less_69:
+	CMPQ R13, $0x00000002
+	JB   less_70
+	MOVW (SI), CX
+	MOVW CX, (DI)
+	MOVW -2(SI)(R13*1), CX
+	MOVW CX, -2(DI)(R13*1)
+	JMP  moved_63
+
+less_70:
+	TESTQ R13, R13
+	JZ    moved_63
+	MOVB  (SI), CL
+	MOVB  CL, (DI)
+
+moved_63:
+fill_61:
 	MOVQ  24(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_60
+	JNZ   taken_72
 
-empty_59:
+empty_71:
 	MOVQ    8(SP), R13
 	TESTQ   R13, R13
-	JZ      filled_50
+	JZ      filled_62
 	MOVQ    (SP), CX
 	ADDQ    $0x18, (SP)
 	CMPQ    R13, 8(CX)
@@ -2190,9 +2313,9 @@ empty_59:
 	MOVQ    CX, 16(SP)
 	MOVQ    R13, 24(SP)
 	TESTQ   R13, R13
-	JZ      empty_59
+	JZ      empty_71
 
-taken_60:
+taken_72:
 	MOVL    $0x000000e0, CX
 	SUBQ    DX, CX
 	CMPQ    R13, CX
@@ -2203,9 +2326,9 @@ taken_60:
 	LEAQ    (DI)(DX*1), AX
 	ADDQ    R13, DX
 	CMPQ    SI, AX
-	JE      moved_61
+	JE      moved_73
 	CMPQ    R13, $0x00000080
-	JB      less_62
+	JB      less_74
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (AX)
 	VMOVDQU 32(SI), Y0
@@ -2222,11 +2345,11 @@ taken_60:
 	VMOVDQU Y0, -64(AX)(R13*1)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(AX)(R13*1)
-	JMP     moved_61
+	JMP     moved_73
 
-less_62:
+less_74:
 	CMPQ    R13, $0x00000040
-	JB      less_63
+	JB      less_75
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (AX)
 	VMOVDQU 32(SI), Y0
@@ -2235,65 +2358,68 @@ less_62:
 	VMOVDQU Y0, -64(AX)(R13*1)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(AX)(R13*1)
-	JMP     moved_61
+	JMP     moved_73
 
-less_63:
+less_75:
 	CMPQ    R13, $0x00000020
-	JB      less_64
+	JB      less_76
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (AX)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(AX)(R13*1)
-	JMP     moved_61
+	JMP     moved_73
 
-less_64:
+less_76:
 	CMPQ    R13, $0x00000010
-	JB      less_65
+	JB      less_77
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (AX)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(AX)(R13*1)
-	JMP     moved_61
+	JMP     moved_73
 
-less_65:
+less_77:
 	CMPQ R13, $0x00000008
-	JB   less_66
+	JB   less_78
 	MOVQ (SI), CX
 	MOVQ CX, (AX)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(AX)(R13*1)
-	JMP  moved_61
+	JMP  moved_73
 
-less_66:
+less_78:
 	CMPQ R13, $0x00000004
-	JB   less_67
+	JB   less_79
 	MOVL (SI), CX
 	MOVL CX, (AX)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(AX)(R13*1)
-	JMP  moved_61
+	JMP  moved_73
 
-less_67:
+less_79:
 	CMPQ R13, $0x00000002
-	JB   less_68
+	JB   less_80
 	MOVW (SI), CX
 	MOVW CX, (AX)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(AX)(R13*1)
-	JMP  moved_61
+	JMP  moved_73
 
-less_68:
+less_80:
 	TESTQ R13, R13
-	JZ    moved_61
+	JZ    moved_73
 	MOVB  (SI), CL
 	MOVB  CL, (AX)
 
-moved_61:
+moved_73:
 	CMPQ DX, $0x000000e0
-	JB   fill_49
+	JB   fill_61
 
-filled_50:
+filled_62:
 	MOVQ DI, SI
+
+whole_49:
+	MOVQ SI, R13
 	JMP  first_batch
 
 continue:
@@ -2327,9 +2453,9 @@ continue:
 	JAE        continue_whole
 	MOVQ       DX, R13
 	CMPQ       SI, DI
-	JE         moved_71
+	JE         moved_83
 	CMPQ       R13, $0x00000080
-	JB         less_72
+	JB         less_84
 	VMOVDQU    (SI), Y0
 	VMOVDQU    Y0, (DI)
 	VMOVDQU    32(SI), Y0
@@ -2346,11 +2472,11 @@ continue:
 	VMOVDQU    Y0, -64(DI)(R13*1)
 	VMOVDQU    -32(SI)(R13*1), Y0
 	VMOVDQU    Y0, -32(DI)(R13*1)
-	JMP        moved_71
+	JMP        moved_83
 
-less_72:
+less_84:
 	CMPQ    R13, $0x00000040
-	JB      less_73
+	JB      less_85
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(SI), Y0
@@ -2359,69 +2485,69 @@ less_72:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_71
+	JMP     moved_83
 
-less_73:
+less_85:
 	CMPQ    R13, $0x00000020
-	JB      less_74
+	JB      less_86
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_71
+	JMP     moved_83
 
-less_74:
+less_86:
 	CMPQ    R13, $0x00000010
-	JB      less_75
+	JB      less_87
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_71
+	JMP     moved_83
 
-less_75:
+less_87:
 	CMPQ R13, $0x00000008
-	JB   less_76
+	JB   less_88
 	MOVQ (SI), CX
 	MOVQ CX, (DI)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_71
+	JMP  moved_83
 
-less_76:
+less_88:
 	CMPQ R13, $0x00000004
-	JB   less_77
+	JB   less_89
 	MOVL (SI), CX
 	MOVL CX, (DI)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_71
+	JMP  moved_83
 
-less_77:
+less_89:
 	CMPQ R13, $0x00000002
-	JB   less_78
+	JB   less_90
 	MOVW (SI), CX
 	MOVW CX, (DI)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_71
+	JMP  moved_83
 
-less_78:
+less_90:
 	TESTQ R13, R13
-	JZ    moved_71
+	JZ    moved_83
 	MOVB  (SI), CL
 	MOVB  CL, (DI)
 
-moved_71:
-fill_69:
+moved_83:
+fill_81:
 	MOVQ  24(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_80
+	JNZ   taken_92
 
-empty_79:
+empty_91:
 	MOVQ    8(SP), R13
 	TESTQ   R13, R13
-	JZ      filled_70
+	JZ      filled_82
 	MOVQ    (SP), CX
 	ADDQ    $0x18, (SP)
 	CMPQ    R13, 8(CX)
@@ -2431,9 +2557,9 @@ empty_79:
 	MOVQ    CX, 16(SP)
 	MOVQ    R13, 24(SP)
 	TESTQ   R13, R13
-	JZ      empty_79
+	JZ      empty_91
 
-taken_80:
+taken_92:
 	MOVL    $0x00000100, CX
 	SUBQ    DX, CX
 	CMPQ    R13, CX
@@ -2444,9 +2570,9 @@ taken_80:
 	LEAQ    (DI)(DX*1), AX
 	ADDQ    R13, DX
 	CMPQ    SI, AX
-	JE      moved_81
+	JE      moved_93
 	CMPQ    R13, $0x00000080
-	JB      less_82
+	JB      less_94
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (AX)
 	VMOVDQU 32(SI), Y0
@@ -2463,11 +2589,11 @@ taken_80:
 	VMOVDQU Y0, -64(AX)(R13*1)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(AX)(R13*1)
-	JMP     moved_81
+	JMP     moved_93
 
-less_82:
+less_94:
 	CMPQ    R13, $0x00000040
-	JB      less_83
+	JB      less_95
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (AX)
 	VMOVDQU 32(SI), Y0
@@ -2476,70 +2602,70 @@ less_82:
 	VMOVDQU Y0, -64(AX)(R13*1)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(AX)(R13*1)
-	JMP     moved_81
+	JMP     moved_93
 
-less_83:
+less_95:
 	CMPQ    R13, $0x00000020
-	JB      less_84
+	JB      less_96
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (AX)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(AX)(R13*1)
-	JMP     moved_81
+	JMP     moved_93
 
-less_84:
+less_96:
 	CMPQ    R13, $0x00000010
-	JB      less_85
+	JB      less_97
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (AX)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(AX)(R13*1)
-	JMP     moved_81
+	JMP     moved_93
 
-less_85:
+less_97:
 	CMPQ R13, $0x00000008
-	JB   less_86
+	JB   less_98
 	MOVQ (SI), CX
 	MOVQ CX, (AX)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(AX)(R13*1)
-	JMP  moved_81
+	JMP  moved_93
 
-less_86:
+less_98:
 	CMPQ R13, $0x00000004
-	JB   less_87
+	JB   less_99
 	MOVL (SI), CX
 	MOVL CX, (AX)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(AX)(R13*1)
-	JMP  moved_81
+	JMP  moved_93
 
-less_87:
+less_99:
 	CMPQ R13, $0x00000002
-	JB   less_88
+	JB   less_100
 	MOVW (SI), CX
 	MOVW CX, (AX)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(AX)(R13*1)
-	JMP  moved_81
+	JMP  moved_93
 
-less_88:
+less_100:
 	TESTQ R13, R13
-	JZ    moved_81
+	JZ    moved_93
 	MOVB  (SI), CL
 	MOVB  CL, (AX)
 
-moved_81:
+moved_93:
 	CMPQ DX, $0x00000100
-	JB   fill_69
+	JB   fill_81
 
-filled_70:
+filled_82:
 	MOVQ DI, SI
 
 continue_whole:
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_90
-	JE              twelve_rounds_89
+	JB              ten_rounds_102
+	JE              twelve_rounds_101
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -2555,16 +2681,16 @@ continue_whole:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             ten_rounds_left_91
+	JMP             ten_rounds_left_103
 
-twelve_rounds_89:
+twelve_rounds_101:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-ten_rounds_left_91:
+ten_rounds_left_103:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -2575,16 +2701,16 @@ ten_rounds_left_91:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             eight_rounds_left_92
+	JMP             eight_rounds_left_104
 
-ten_rounds_90:
+ten_rounds_102:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-eight_rounds_left_92:
+eight_rounds_left_104:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -2688,8 +2814,8 @@ one_batch:
 	MOVBLZX         trailer+40(FP), AX
 	VPBROADCASTB    AX, K4, Z22
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_94
-	JE              twelve_rounds_93
+	JB              ten_rounds_106
+	JE              twelve_rounds_105
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -2705,16 +2831,16 @@ one_batch:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             ten_rounds_left_95
+	JMP             ten_rounds_left_107
 
-twelve_rounds_93:
+twelve_rounds_105:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-ten_rounds_left_95:
+ten_rounds_left_107:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -2725,16 +2851,16 @@ ten_rounds_left_95:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             eight_rounds_left_96
+	JMP             eight_rounds_left_108
 
-ten_rounds_94:
+ten_rounds_106:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-eight_rounds_left_96:
+eight_rounds_left_108:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -2843,8 +2969,8 @@ whole_3:
 	MOVBLZX         trailer+40(FP), AX
 	VPBROADCASTB    AX, K4, Z22
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_98
-	JE              twelve_rounds_97
+	JB              ten_rounds_110
+	JE              twelve_rounds_109
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -2857,15 +2983,15 @@ whole_3:
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
-	JMP             ten_rounds_left_99
+	JMP             ten_rounds_left_111
 
-twelve_rounds_97:
+twelve_rounds_109:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 
-ten_rounds_left_99:
+ten_rounds_left_111:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -2874,15 +3000,15 @@ ten_rounds_left_99:
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
-	JMP             eight_rounds_left_100
+	JMP             eight_rounds_left_112
 
-ten_rounds_98:
+ten_rounds_110:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 
-eight_rounds_left_100:
+eight_rounds_left_112:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -2987,8 +3113,8 @@ short:
 	MOVBLZX         trailer+40(FP), AX
 	VPBROADCASTB    AX, K4, Z22
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_102
-	JE              twelve_rounds_101
+	JB              ten_rounds_114
+	JE              twelve_rounds_113
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -2998,28 +3124,28 @@ short:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
-	JMP             ten_rounds_left_103
+	JMP             ten_rounds_left_115
 
-twelve_rounds_101:
+twelve_rounds_113:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 
-ten_rounds_left_103:
+ten_rounds_left_115:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
-	JMP             eight_rounds_left_104
+	JMP             eight_rounds_left_116
 
-ten_rounds_102:
+ten_rounds_114:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 
-eight_rounds_left_104:
+eight_rounds_left_116:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -3094,32 +3220,32 @@ whole_1:
 	VPXORQ          Z22, Z22, Z22
 	VINSERTI64X4    $0x01, Y23, Z22, Z22
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_106
-	JE              twelve_rounds_105
+	JB              ten_rounds_118
+	JE              twelve_rounds_117
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VBROADCASTI32X4 32(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z0, Z0
-	JMP             ten_rounds_left_107
+	JMP             ten_rounds_left_119
 
-twelve_rounds_105:
+twelve_rounds_117:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 
-ten_rounds_left_107:
+ten_rounds_left_119:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z0, Z0
-	JMP             eight_rounds_left_108
+	JMP             eight_rounds_left_120
 
-ten_rounds_106:
+ten_rounds_118:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 
-eight_rounds_left_108:
+eight_rounds_left_120:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VBROADCASTI32X4 112(R8), Z20
@@ -3242,8 +3368,8 @@ first_batch:
 	VMOVDQU64       96(SI), Z10
 	VMOVDQU64       160(SI), Z11
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_110
-	JE              twelve_rounds_109
+	JB              ten_rounds_122
+	JE              twelve_rounds_121
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -3259,16 +3385,16 @@ first_batch:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             ten_rounds_left_111
+	JMP             ten_rounds_left_123
 
-twelve_rounds_109:
+twelve_rounds_121:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-ten_rounds_left_111:
+ten_rounds_left_123:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -3279,16 +3405,16 @@ ten_rounds_left_111:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             eight_rounds_left_112
+	JMP             eight_rounds_left_124
 
-ten_rounds_110:
+ten_rounds_122:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-eight_rounds_left_112:
+eight_rounds_left_124:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	INCL            R11
@@ -3399,8 +3525,8 @@ batch:
 	VMOVDQU64       128(SI), Z10
 	VMOVDQU64       192(SI), Z11
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_114
-	JE              twelve_rounds_113
+	JB              ten_rounds_126
+	JE              twelve_rounds_125
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -3416,16 +3542,16 @@ batch:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             ten_rounds_left_115
+	JMP             ten_rounds_left_127
 
-twelve_rounds_113:
+twelve_rounds_125:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-ten_rounds_left_115:
+ten_rounds_left_127:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -3436,16 +3562,16 @@ ten_rounds_left_115:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             eight_rounds_left_116
+	JMP             eight_rounds_left_128
 
-ten_rounds_114:
+ten_rounds_126:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-eight_rounds_left_116:
+eight_rounds_left_128:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	INCL            R11
@@ -3557,11 +3683,11 @@ next:
 	CMPQ  DX, $0x00000100
 	JAE   batch
 	CMPQ  s+96(FP), $0x00
-	JE    no_run_117
+	JE    no_run_129
 	CMPQ  408(SP), $0x00
-	JE    whole_118
+	JE    whole_130
 	TESTQ DX, DX
-	JNZ   no_run_117
+	JNZ   no_run_129
 	LEAQ  152(SP), AX
 	ANDQ  $-64, AX
 	MOVQ  408(SP), DX
@@ -3569,12 +3695,12 @@ next:
 	MOVQ  416(SP), DI
 	MOVQ  424(SP), R13
 
-move_out_120:
+move_out_132:
 	SUBQ    R13, DX
 	CMPQ    AX, DI
-	JE      moved_122
+	JE      moved_134
 	CMPQ    R13, $0x00000080
-	JB      less_123
+	JB      less_135
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(AX), Y0
@@ -3591,11 +3717,11 @@ move_out_120:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_122
+	JMP     moved_134
 
-less_123:
+less_135:
 	CMPQ    R13, $0x00000040
-	JB      less_124
+	JB      less_136
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(AX), Y0
@@ -3604,71 +3730,71 @@ less_123:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_122
+	JMP     moved_134
 
-less_124:
+less_136:
 	CMPQ    R13, $0x00000020
-	JB      less_125
+	JB      less_137
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_122
+	JMP     moved_134
 
-less_125:
+less_137:
 	CMPQ    R13, $0x00000010
-	JB      less_126
+	JB      less_138
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_122
+	JMP     moved_134
 
-less_126:
+less_138:
 	CMPQ R13, $0x00000008
-	JB   less_127
+	JB   less_139
 	MOVQ (AX), CX
 	MOVQ CX, (DI)
 	MOVQ -8(AX)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_122
+	JMP  moved_134
 
-less_127:
+less_139:
 	CMPQ R13, $0x00000004
-	JB   less_128
+	JB   less_140
 	MOVL (AX), CX
 	MOVL CX, (DI)
 	MOVL -4(AX)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_122
+	JMP  moved_134
 
-less_128:
+less_140:
 	CMPQ R13, $0x00000002
-	JB   less_129
+	JB   less_141
 	MOVW (AX), CX
 	MOVW CX, (DI)
 	MOVW -2(AX)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_122
+	JMP  moved_134
 
-less_129:
+less_141:
 	TESTQ R13, R13
-	JZ    moved_122
+	JZ    moved_134
 	MOVB  (AX), CL
 	MOVB  CL, (DI)
 
-moved_122:
+moved_134:
 	ADDQ  R13, AX
 	TESTQ DX, DX
-	JZ    moved_out_121
+	JZ    moved_out_133
 	MOVQ  88(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_131
+	JNZ   taken_143
 
-empty_130:
+empty_142:
 	MOVQ    72(SP), R13
 	TESTQ   R13, R13
-	JZ      moved_out_121
+	JZ      moved_out_133
 	MOVQ    64(SP), CX
 	ADDQ    $0x18, 64(SP)
 	CMPQ    R13, 8(CX)
@@ -3678,28 +3804,28 @@ empty_130:
 	MOVQ    CX, 80(SP)
 	MOVQ    R13, 88(SP)
 	TESTQ   R13, R13
-	JZ      empty_130
+	JZ      empty_142
 
-taken_131:
+taken_143:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
 	MOVQ    80(SP), DI
 	ADDQ    R13, 80(SP)
 	SUBQ    R13, 88(SP)
-	JMP     move_out_120
+	JMP     move_out_132
 
-moved_out_121:
+moved_out_133:
 	JMP next
 
-whole_118:
+whole_130:
 	MOVQ  88(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_133
+	JNZ   taken_145
 
-empty_132:
+empty_144:
 	MOVQ    72(SP), R13
 	TESTQ   R13, R13
-	JZ      no_run_117
+	JZ      no_run_129
 	MOVQ    64(SP), CX
 	ADDQ    $0x18, 64(SP)
 	CMPQ    R13, 8(CX)
@@ -3709,17 +3835,17 @@ empty_132:
 	MOVQ    CX, 80(SP)
 	MOVQ    R13, 88(SP)
 	TESTQ   R13, R13
-	JZ      empty_132
+	JZ      empty_144
 
-taken_133:
+taken_145:
 	TESTQ DX, DX
-	JNZ   seam_119
+	JNZ   seam_131
 	MOVQ  80(SP), DI
 	MOVQ  R13, DX
 	MOVQ  $0x00000000, 88(SP)
 	JMP   next
 
-seam_119:
+seam_131:
 	MOVQ    DI, 416(SP)
 	MOVQ    DX, 424(SP)
 	ADDQ    88(SP), DX
@@ -3732,7 +3858,7 @@ seam_119:
 	ANDQ    $-64, DI
 	JMP     next
 
-no_run_117:
+no_run_129:
 	MOVQ            trailer+40(FP), R13
 	ADDQ            DX, R13
 	TESTQ           R13, R13
@@ -3755,8 +3881,8 @@ no_run_117:
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      192(SI), K3, Z11
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_135
-	JE              twelve_rounds_134
+	JB              ten_rounds_147
+	JE              twelve_rounds_146
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -3772,16 +3898,16 @@ no_run_117:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             ten_rounds_left_136
+	JMP             ten_rounds_left_148
 
-twelve_rounds_134:
+twelve_rounds_146:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-ten_rounds_left_136:
+ten_rounds_left_148:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -3792,16 +3918,16 @@ ten_rounds_left_136:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             eight_rounds_left_137
+	JMP             eight_rounds_left_149
 
-ten_rounds_135:
+ten_rounds_147:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-eight_rounds_left_137:
+eight_rounds_left_149:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VPSHUFB         Z15, Z8, Z23
@@ -3893,12 +4019,12 @@ eight_rounds_left_137:
 	VAESENCLAST     Z31, Z3, Z3
 	VMOVDQU8        Z3, K2, 192(DI)
 	CMPQ            trailer+40(FP), $0x00
-	JE              no_trailer_138
+	JE              no_trailer_150
 	VMOVDQU64       Z3, (SP)
 	MOVBLZX         -192(SP)(DX*1), AX
 	MOVQ            AX, last+112(FP)
 
-no_trailer_138:
+no_trailer_150:
 	JMP finish_long
 
 rest_3:
@@ -3913,8 +4039,8 @@ rest_3:
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      128(SI), K3, Z10
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_140
-	JE              twelve_rounds_139
+	JB              ten_rounds_152
+	JE              twelve_rounds_151
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -3927,15 +4053,15 @@ rest_3:
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
-	JMP             ten_rounds_left_141
+	JMP             ten_rounds_left_153
 
-twelve_rounds_139:
+twelve_rounds_151:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 
-ten_rounds_left_141:
+ten_rounds_left_153:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -3944,15 +4070,15 @@ ten_rounds_left_141:
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
-	JMP             eight_rounds_left_142
+	JMP             eight_rounds_left_154
 
-ten_rounds_140:
+ten_rounds_152:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 
-eight_rounds_left_142:
+eight_rounds_left_154:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VPSHUFB         Z15, Z8, Z23
@@ -4024,12 +4150,12 @@ eight_rounds_left_142:
 	VAESENCLAST     Z30, Z2, Z2
 	VMOVDQU8        Z2, K2, 128(DI)
 	CMPQ            trailer+40(FP), $0x00
-	JE              no_trailer_143
+	JE              no_trailer_155
 	VMOVDQU64       Z2, (SP)
 	MOVBLZX         -128(SP)(DX*1), AX
 	MOVQ            AX, last+112(FP)
 
-no_trailer_143:
+no_trailer_155:
 	JMP finish_long
 
 rest_2:
@@ -4043,8 +4169,8 @@ rest_2:
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      64(SI), K3, Z9
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_145
-	JE              twelve_rounds_144
+	JB              ten_rounds_157
+	JE              twelve_rounds_156
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -4054,28 +4180,28 @@ rest_2:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
-	JMP             ten_rounds_left_146
+	JMP             ten_rounds_left_158
 
-twelve_rounds_144:
+twelve_rounds_156:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 
-ten_rounds_left_146:
+ten_rounds_left_158:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
-	JMP             eight_rounds_left_147
+	JMP             eight_rounds_left_159
 
-ten_rounds_145:
+ten_rounds_157:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 
-eight_rounds_left_147:
+eight_rounds_left_159:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VPSHUFB         Z15, Z8, Z23
@@ -4127,12 +4253,12 @@ eight_rounds_left_147:
 	VAESENCLAST     Z29, Z1, Z1
 	VMOVDQU8        Z1, K2, 64(DI)
 	CMPQ            trailer+40(FP), $0x00
-	JE              no_trailer_148
+	JE              no_trailer_160
 	VMOVDQU64       Z1, (SP)
 	MOVBLZX         -64(SP)(DX*1), AX
 	MOVQ            AX, last+112(FP)
 
-no_trailer_148:
+no_trailer_160:
 	JMP finish_long
 
 rest_1:
@@ -4145,32 +4271,32 @@ rest_1:
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      (SI), K3, Z8
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_150
-	JE              twelve_rounds_149
+	JB              ten_rounds_162
+	JE              twelve_rounds_161
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VBROADCASTI32X4 32(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z0, Z0
-	JMP             ten_rounds_left_151
+	JMP             ten_rounds_left_163
 
-twelve_rounds_149:
+twelve_rounds_161:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 
-ten_rounds_left_151:
+ten_rounds_left_163:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z0, Z0
-	JMP             eight_rounds_left_152
+	JMP             eight_rounds_left_164
 
-ten_rounds_150:
+ten_rounds_162:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 
-eight_rounds_left_152:
+eight_rounds_left_164:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VPSHUFB         Z15, Z8, Z23
@@ -4202,12 +4328,12 @@ eight_rounds_left_152:
 	VAESENCLAST     Z28, Z0, Z0
 	VMOVDQU8        Z0, K2, (DI)
 	CMPQ            trailer+40(FP), $0x00
-	JE              no_trailer_153
+	JE              no_trailer_165
 	VMOVDQU64       Z0, (SP)
 	MOVBLZX         (SP)(DX*1), AX
 	MOVQ            AX, last+112(FP)
 
-no_trailer_153:
+no_trailer_165:
 	JMP finish_long
 
 group_end:
@@ -4235,9 +4361,9 @@ group_end:
 
 suspend:
 	CMPQ s+96(FP), $0x00
-	JE   no_seam_154
+	JE   no_seam_166
 	CMPQ 408(SP), $0x00
-	JE   no_seam_154
+	JE   no_seam_166
 	LEAQ 152(SP), AX
 	ANDQ $-64, AX
 	MOVQ 408(SP), DX
@@ -4245,12 +4371,12 @@ suspend:
 	MOVQ 416(SP), DI
 	MOVQ 424(SP), R13
 
-move_out_155:
+move_out_167:
 	SUBQ    R13, DX
 	CMPQ    AX, DI
-	JE      moved_157
+	JE      moved_169
 	CMPQ    R13, $0x00000080
-	JB      less_158
+	JB      less_170
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(AX), Y0
@@ -4267,11 +4393,11 @@ move_out_155:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_157
+	JMP     moved_169
 
-less_158:
+less_170:
 	CMPQ    R13, $0x00000040
-	JB      less_159
+	JB      less_171
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(AX), Y0
@@ -4280,71 +4406,71 @@ less_158:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_157
+	JMP     moved_169
 
-less_159:
+less_171:
 	CMPQ    R13, $0x00000020
-	JB      less_160
+	JB      less_172
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_157
+	JMP     moved_169
 
-less_160:
+less_172:
 	CMPQ    R13, $0x00000010
-	JB      less_161
+	JB      less_173
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_157
+	JMP     moved_169
 
-less_161:
+less_173:
 	CMPQ R13, $0x00000008
-	JB   less_162
+	JB   less_174
 	MOVQ (AX), CX
 	MOVQ CX, (DI)
 	MOVQ -8(AX)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_157
+	JMP  moved_169
 
-less_162:
+less_174:
 	CMPQ R13, $0x00000004
-	JB   less_163
+	JB   less_175
 	MOVL (AX), CX
 	MOVL CX, (DI)
 	MOVL -4(AX)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_157
+	JMP  moved_169
 
-less_163:
+less_175:
 	CMPQ R13, $0x00000002
-	JB   less_164
+	JB   less_176
 	MOVW (AX), CX
 	MOVW CX, (DI)
 	MOVW -2(AX)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_157
+	JMP  moved_169
 
-less_164:
+less_176:
 	TESTQ R13, R13
-	JZ    moved_157
+	JZ    moved_169
 	MOVB  (AX), CL
 	MOVB  CL, (DI)
 
-moved_157:
+moved_169:
 	ADDQ  R13, AX
 	TESTQ DX, DX
-	JZ    moved_out_156
+	JZ    moved_out_168
 	MOVQ  88(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_166
+	JNZ   taken_178
 
-empty_165:
+empty_177:
 	MOVQ    72(SP), R13
 	TESTQ   R13, R13
-	JZ      moved_out_156
+	JZ      moved_out_168
 	MOVQ    64(SP), CX
 	ADDQ    $0x18, 64(SP)
 	CMPQ    R13, 8(CX)
@@ -4354,18 +4480,18 @@ empty_165:
 	MOVQ    CX, 80(SP)
 	MOVQ    R13, 88(SP)
 	TESTQ   R13, R13
-	JZ      empty_165
+	JZ      empty_177
 
-taken_166:
+taken_178:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
 	MOVQ    80(SP), DI
 	ADDQ    R13, 80(SP)
 	SUBQ    R13, 88(SP)
-	JMP     move_out_155
+	JMP     move_out_167
 
-moved_out_156:
-no_seam_154:
+moved_out_168:
+no_seam_166:
 	MOVQ      s+96(FP), AX
 	VMOVDQU64 X19, (AX)
 	VMOVDQU64 X16, 16(AX)
@@ -4463,8 +4589,8 @@ one_batch:
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      160(SI), K3, Z11
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_168
-	JE              twelve_rounds_167
+	JB              ten_rounds_180
+	JE              twelve_rounds_179
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -4480,16 +4606,16 @@ one_batch:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             ten_rounds_left_169
+	JMP             ten_rounds_left_181
 
-twelve_rounds_167:
+twelve_rounds_179:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-ten_rounds_left_169:
+ten_rounds_left_181:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -4500,16 +4626,16 @@ ten_rounds_left_169:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             eight_rounds_left_170
+	JMP             eight_rounds_left_182
 
-ten_rounds_168:
+ten_rounds_180:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-eight_rounds_left_170:
+eight_rounds_left_182:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VPSHUFB         avx512TextReversal<>+0(SB), Z8, Z23
@@ -4601,12 +4727,12 @@ eight_rounds_left_170:
 	VAESENCLAST     Z31, Z3, Z3
 	VMOVDQU8        Z3, K2, 160(DI)
 	CMPQ            trailer+40(FP), $0x00
-	JE              no_trailer_171
+	JE              no_trailer_183
 	VMOVDQU64       Z3, (SP)
 	MOVBLZX         -160(SP)(DX*1), AX
 	MOVQ            AX, last+112(FP)
 
-no_trailer_171:
+no_trailer_183:
 	JMP finish
 
 whole_3:
@@ -4622,8 +4748,8 @@ whole_3:
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      96(SI), K3, Z10
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_173
-	JE              twelve_rounds_172
+	JB              ten_rounds_185
+	JE              twelve_rounds_184
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -4636,15 +4762,15 @@ whole_3:
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
-	JMP             ten_rounds_left_174
+	JMP             ten_rounds_left_186
 
-twelve_rounds_172:
+twelve_rounds_184:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 
-ten_rounds_left_174:
+ten_rounds_left_186:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -4653,15 +4779,15 @@ ten_rounds_left_174:
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
-	JMP             eight_rounds_left_175
+	JMP             eight_rounds_left_187
 
-ten_rounds_173:
+ten_rounds_185:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 
-eight_rounds_left_175:
+eight_rounds_left_187:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VPSHUFB         avx512TextReversal<>+0(SB), Z8, Z23
@@ -4733,12 +4859,12 @@ eight_rounds_left_175:
 	VAESENCLAST     Z30, Z2, Z2
 	VMOVDQU8        Z2, K2, 96(DI)
 	CMPQ            trailer+40(FP), $0x00
-	JE              no_trailer_176
+	JE              no_trailer_188
 	VMOVDQU64       Z2, (SP)
 	MOVBLZX         -96(SP)(DX*1), AX
 	MOVQ            AX, last+112(FP)
 
-no_trailer_176:
+no_trailer_188:
 	JMP finish
 
 short:
@@ -4769,8 +4895,8 @@ short:
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      32(SI), K3, Z9
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_178
-	JE              twelve_rounds_177
+	JB              ten_rounds_190
+	JE              twelve_rounds_189
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -4780,28 +4906,28 @@ short:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
-	JMP             ten_rounds_left_179
+	JMP             ten_rounds_left_191
 
-twelve_rounds_177:
+twelve_rounds_189:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 
-ten_rounds_left_179:
+ten_rounds_left_191:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
-	JMP             eight_rounds_left_180
+	JMP             eight_rounds_left_192
 
-ten_rounds_178:
+ten_rounds_190:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 
-eight_rounds_left_180:
+eight_rounds_left_192:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VPSHUFB         avx512TextReversal<>+0(SB), Z8, Z23
@@ -4857,12 +4983,12 @@ eight_rounds_left_180:
 	VAESENCLAST     Z29, Z1, Z1
 	VMOVDQU8        Z1, K2, 32(DI)
 	CMPQ            trailer+40(FP), $0x00
-	JE              no_trailer_181
+	JE              no_trailer_193
 	VMOVDQU64       Z1, (SP)
 	MOVBLZX         -32(SP)(DX*1), AX
 	MOVQ            AX, last+112(FP)
 
-no_trailer_181:
+no_trailer_193:
 	JMP finish
 
 whole_1:
@@ -4877,32 +5003,32 @@ whole_1:
 	VPXORQ          Z8, Z8, Z8
 	VINSERTI64X4    $0x01, Y22, Z8, Z8
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_183
-	JE              twelve_rounds_182
+	JB              ten_rounds_195
+	JE              twelve_rounds_194
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VBROADCASTI32X4 32(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z0, Z0
-	JMP             ten_rounds_left_184
+	JMP             ten_rounds_left_196
 
-twelve_rounds_182:
+twelve_rounds_194:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 
-ten_rounds_left_184:
+ten_rounds_left_196:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z0, Z0
-	JMP             eight_rounds_left_185
+	JMP             eight_rounds_left_197
 
-ten_rounds_183:
+ten_rounds_195:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 
-eight_rounds_left_185:
+eight_rounds_left_197:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VPSHUFB         avx512TextReversal<>+0(SB), Z8, Z23
@@ -4937,19 +5063,19 @@ eight_rounds_left_185:
 	VEXTRACTI64X4   $0x01, Z0, Y23
 	VMOVDQU8        Y23, K2, (DI)
 	CMPQ            trailer+40(FP), $0x00
-	JE              no_trailer_186
+	JE              no_trailer_198
 	VMOVDQU64       Y23, (SP)
 	MOVBLZX         (SP)(DX*1), AX
 	MOVQ            AX, last+112(FP)
 
-no_trailer_186:
+no_trailer_198:
 	JMP finish
 
 finish_long:
 	CMPQ s+96(FP), $0x00
-	JE   no_seam_187
+	JE   no_seam_199
 	CMPQ 408(SP), $0x00
-	JE   no_seam_187
+	JE   no_seam_199
 	LEAQ 152(SP), AX
 	ANDQ $-64, AX
 	MOVQ 408(SP), DX
@@ -4957,12 +5083,12 @@ finish_long:
 	MOVQ 416(SP), DI
 	MOVQ 424(SP), R12
 
-move_out_188:
+move_out_200:
 	SUBQ    R12, DX
 	CMPQ    AX, DI
-	JE      moved_190
+	JE      moved_202
 	CMPQ    R12, $0x00000080
-	JB      less_191
+	JB      less_203
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(AX), Y0
@@ -4979,11 +5105,11 @@ move_out_188:
 	VMOVDQU Y0, -64(DI)(R12*1)
 	VMOVDQU -32(AX)(R12*1), Y0
 	VMOVDQU Y0, -32(DI)(R12*1)
-	JMP     moved_190
+	JMP     moved_202
 
-less_191:
+less_203:
 	CMPQ    R12, $0x00000040
-	JB      less_192
+	JB      less_204
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(AX), Y0
@@ -4992,71 +5118,71 @@ less_191:
 	VMOVDQU Y0, -64(DI)(R12*1)
 	VMOVDQU -32(AX)(R12*1), Y0
 	VMOVDQU Y0, -32(DI)(R12*1)
-	JMP     moved_190
+	JMP     moved_202
 
-less_192:
+less_204:
 	CMPQ    R12, $0x00000020
-	JB      less_193
+	JB      less_205
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU -32(AX)(R12*1), Y0
 	VMOVDQU Y0, -32(DI)(R12*1)
-	JMP     moved_190
+	JMP     moved_202
 
-less_193:
+less_205:
 	CMPQ    R12, $0x00000010
-	JB      less_194
+	JB      less_206
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(AX)(R12*1), X0
 	VMOVDQU X0, -16(DI)(R12*1)
-	JMP     moved_190
+	JMP     moved_202
 
-less_194:
+less_206:
 	CMPQ R12, $0x00000008
-	JB   less_195
+	JB   less_207
 	MOVQ (AX), CX
 	MOVQ CX, (DI)
 	MOVQ -8(AX)(R12*1), CX
 	MOVQ CX, -8(DI)(R12*1)
-	JMP  moved_190
+	JMP  moved_202
 
-less_195:
+less_207:
 	CMPQ R12, $0x00000004
-	JB   less_196
+	JB   less_208
 	MOVL (AX), CX
 	MOVL CX, (DI)
 	MOVL -4(AX)(R12*1), CX
 	MOVL CX, -4(DI)(R12*1)
-	JMP  moved_190
+	JMP  moved_202
 
-less_196:
+less_208:
 	CMPQ R12, $0x00000002
-	JB   less_197
+	JB   less_209
 	MOVW (AX), CX
 	MOVW CX, (DI)
 	MOVW -2(AX)(R12*1), CX
 	MOVW CX, -2(DI)(R12*1)
-	JMP  moved_190
+	JMP  moved_202
 
-less_197:
+less_209:
 	TESTQ R12, R12
-	JZ    moved_190
+	JZ    moved_202
 	MOVB  (AX), CL
 	MOVB  CL, (DI)
 
-moved_190:
+moved_202:
 	ADDQ  R12, AX
 	TESTQ DX, DX
-	JZ    moved_out_189
+	JZ    moved_out_201
 	MOVQ  88(SP), R12
 	TESTQ R12, R12
-	JNZ   taken_199
+	JNZ   taken_211
 
-empty_198:
+empty_210:
 	MOVQ    72(SP), R12
 	TESTQ   R12, R12
-	JZ      moved_out_189
+	JZ      moved_out_201
 	MOVQ    64(SP), CX
 	ADDQ    $0x18, 64(SP)
 	CMPQ    R12, 8(CX)
@@ -5066,18 +5192,18 @@ empty_198:
 	MOVQ    CX, 80(SP)
 	MOVQ    R12, 88(SP)
 	TESTQ   R12, R12
-	JZ      empty_198
+	JZ      empty_210
 
-taken_199:
+taken_211:
 	CMPQ    R12, DX
 	CMOVQHI DX, R12
 	MOVQ    80(SP), DI
 	ADDQ    R12, 80(SP)
 	SUBQ    R12, 88(SP)
-	JMP     move_out_188
+	JMP     move_out_200
 
-moved_out_189:
-no_seam_187:
+moved_out_201:
+no_seam_199:
 	VMOVQ       textBits+88(FP), X0
 	VMOVQ       adBits+80(FP), X1
 	VINSERTI128 $0x01, X1, Y0, Y0

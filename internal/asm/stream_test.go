@@ -178,6 +178,47 @@ func TestPieces(t *testing.T) {
 	})
 }
 
+// TestPiecesHeader has a short first piece, which batch 0 may put together with one
+// vector of the second: around the sizes that decide it, with what follows and
+// each piece in its place or not.
+func TestPiecesHeader(t *testing.T) {
+	forEachKernel(t, func(t *testing.T, b Backend, keySize int) {
+		f := newFixture(t, b, keySize, true)
+		first := shapes[b].firstBatch
+		for header := range 36 {
+			for _, payload := range []int{first - 1, first, first + 1, first + 33, 700} {
+				for _, rest := range []int{0, 1, 2, 20, 300} {
+					n := header + payload + rest
+					if n < copyBelow[b] {
+						continue
+					}
+					text := filled(n, byte(n))
+					nonce := Nonce{Lo: uint64(n)}
+					want := f.oracle.Seal(nil, f.nonce(nonce), text, nil)
+					for places := range 8 {
+						out := make([]byte, n+TagSize)
+						var pieces [][]byte
+						at := 0
+						for i, size := range []int{header, payload, rest} {
+							p := bytes.Clone(text[at : at+size])
+							if places>>i&1 == 1 {
+								copy(out[at:], p)
+								p = out[at : at+size]
+							}
+							pieces = append(pieces, p)
+							at += size
+						}
+						f.SealPieces(&out[0], n, pieces, nonce, AD{})
+						if !bytes.Equal(out, want) {
+							t.Fatalf("%d + %d + %d bytes, places %03b:\ngot  %x\nwant %x", header, payload, rest, places, out, want)
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
 // TestPiecesTrailer has three pieces of which the last is one byte, at every
 // length from where kernels walk pieces to three batches, cut everywhere around
 // where batches end and at random.

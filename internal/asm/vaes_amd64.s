@@ -883,6 +883,7 @@ TEXT ·vaesSeal(SB), NOSPLIT, $160-104
 	JBE     short
 	LEAQ    63(R12), R10
 	SHRQ    $0x04, R10
+	MOVQ    SI, R13
 
 first_batch:
 	MOVQ           long+8(FP), BX
@@ -1042,7 +1043,7 @@ ten_rounds_2:
 	VAESENCLAST    Y8, Y0, Y0
 	VEXTRACTI128   $0x01, Y0, X0
 	VMOVDQU        X0, 16(R9)
-	VPXOR          (SI), Y8, Y15
+	VPXOR          (R13), Y8, Y15
 	VAESENCLAST    Y15, Y1, Y1
 	VMOVDQU        Y1, (DI)
 	VPXOR          32(SI), Y8, Y15
@@ -4080,26 +4081,50 @@ rest_0:
 	RET
 
 stream:
-	MOVQ    56(AX), CX
-	MOVQ    CX, 128(SP)
-	MOVQ    64(AX), CX
-	MOVQ    CX, 136(SP)
-	XORL    CX, CX
-	MOVQ    CX, 152(SP)
-	MOVQ    32(AX), R10
-	ADDQ    $0x0f, R10
-	SHRQ    $0x04, R10
-	ADDQ    48(AX), R10
-	CMPL    40(AX), $0x00
-	JNE     continue
-	ADDQ    $0x02, R10
-	CMPQ    DX, $0x000000e0
-	JAE     first_batch
+	MOVQ  56(AX), CX
+	MOVQ  CX, 128(SP)
+	MOVQ  64(AX), CX
+	MOVQ  CX, 136(SP)
+	XORL  CX, CX
+	MOVQ  CX, 152(SP)
+	MOVQ  32(AX), R10
+	ADDQ  $0x0f, R10
+	SHRQ  $0x04, R10
+	ADDQ  48(AX), R10
+	CMPL  40(AX), $0x00
+	JNE   continue
+	ADDQ  $0x02, R10
+	CMPQ  DX, $0x000000e0
+	JAE   whole_89
+	CMPQ  DX, $0x20
+	JA    seam_90
+	MOVQ  152(SP), R13
+	TESTQ R13, R13
+	JNZ   taken_92
+
+empty_91:
+	MOVQ    136(SP), R13
+	TESTQ   R13, R13
+	JZ      seam_90
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
+	CMPQ    R13, 8(CX)
+	CMOVQHI 8(CX), R13
+	SUBQ    R13, 136(SP)
+	MOVQ    (CX), CX
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
+	TESTQ   R13, R13
+	JZ      empty_91
+
+taken_92:
+	CMPQ    R13, $0x000000e0
+	JB      seam_90
 	MOVQ    DX, R13
 	CMPQ    SI, DI
-	JE      moved_91
+	JE      moved_93
 	CMPQ    R13, $0x00000080
-	JB      less_92
+	JB      less_94
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(SI), Y0
@@ -4116,11 +4141,11 @@ stream:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_91
+	JMP     moved_93
 
-less_92:
+less_94:
 	CMPQ    R13, $0x00000040
-	JB      less_93
+	JB      less_95
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(SI), Y0
@@ -4129,69 +4154,167 @@ less_92:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_91
+	JMP     moved_93
 
-less_93:
+less_95:
 	CMPQ    R13, $0x00000020
-	JB      less_94
+	JB      less_96
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_91
+	JMP     moved_93
 
-less_94:
+less_96:
 	CMPQ    R13, $0x00000010
-	JB      less_95
+	JB      less_97
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_91
+	JMP     moved_93
 
-less_95:
+less_97:
 	CMPQ R13, $0x00000008
-	JB   less_96
+	JB   less_98
 	MOVQ (SI), CX
 	MOVQ CX, (DI)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_91
+	JMP  moved_93
 
-less_96:
+less_98:
 	CMPQ R13, $0x00000004
-	JB   less_97
+	JB   less_99
 	MOVL (SI), CX
 	MOVL CX, (DI)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_91
+	JMP  moved_93
 
-less_97:
+less_99:
 	CMPQ R13, $0x00000002
-	JB   less_98
+	JB   less_100
 	MOVW (SI), CX
 	MOVW CX, (DI)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_91
+	JMP  moved_93
 
-less_98:
+less_100:
 	TESTQ R13, R13
-	JZ    moved_91
+	JZ    moved_93
 	MOVB  (SI), CL
 	MOVB  CL, (DI)
 
-moved_91:
-fill_89:
+moved_93:
+	MOVQ    144(SP), SI
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (DI)(DX*1)
+	SUBQ    DX, SI
+	ADDQ    152(SP), DX
+	MOVQ    $0x00000000, 152(SP)
+	MOVQ    DI, R13
+	JMP     first_batch
+
+seam_90:
+	MOVQ    DX, R13
+	CMPQ    SI, DI
+	JE      moved_103
+	CMPQ    R13, $0x00000080
+	JB      less_104
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU 32(SI), Y0
+	VMOVDQU Y0, 32(DI)
+	VMOVDQU 64(SI), Y0
+	VMOVDQU Y0, 64(DI)
+	VMOVDQU 96(SI), Y0
+	VMOVDQU Y0, 96(DI)
+	VMOVDQU -128(SI)(R13*1), Y0
+	VMOVDQU Y0, -128(DI)(R13*1)
+	VMOVDQU -96(SI)(R13*1), Y0
+	VMOVDQU Y0, -96(DI)(R13*1)
+	VMOVDQU -64(SI)(R13*1), Y0
+	VMOVDQU Y0, -64(DI)(R13*1)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(DI)(R13*1)
+	JMP     moved_103
+
+less_104:
+	CMPQ    R13, $0x00000040
+	JB      less_105
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU 32(SI), Y0
+	VMOVDQU Y0, 32(DI)
+	VMOVDQU -64(SI)(R13*1), Y0
+	VMOVDQU Y0, -64(DI)(R13*1)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(DI)(R13*1)
+	JMP     moved_103
+
+less_105:
+	CMPQ    R13, $0x00000020
+	JB      less_106
+	VMOVDQU (SI), Y0
+	VMOVDQU Y0, (DI)
+	VMOVDQU -32(SI)(R13*1), Y0
+	VMOVDQU Y0, -32(DI)(R13*1)
+	JMP     moved_103
+
+less_106:
+	CMPQ    R13, $0x00000010
+	JB      less_107
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (DI)
+	VMOVDQU -16(SI)(R13*1), X0
+	VMOVDQU X0, -16(DI)(R13*1)
+	JMP     moved_103
+
+less_107:
+	CMPQ R13, $0x00000008
+	JB   less_108
+	MOVQ (SI), CX
+	MOVQ CX, (DI)
+	MOVQ -8(SI)(R13*1), CX
+	MOVQ CX, -8(DI)(R13*1)
+	JMP  moved_103
+
+less_108:
+	CMPQ R13, $0x00000004
+	JB   less_109
+	MOVL (SI), CX
+	MOVL CX, (DI)
+	MOVL -4(SI)(R13*1), CX
+	MOVL CX, -4(DI)(R13*1)
+	JMP  moved_103
+
+less_109:
+	CMPQ R13, $0x00000002
+	JB   less_110
+	MOVW (SI), CX
+	MOVW CX, (DI)
+	MOVW -2(SI)(R13*1), CX
+	MOVW CX, -2(DI)(R13*1)
+	JMP  moved_103
+
+less_110:
+	TESTQ R13, R13
+	JZ    moved_103
+	MOVB  (SI), CL
+	MOVB  CL, (DI)
+
+moved_103:
+fill_101:
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_100
+	JNZ   taken_112
 
-empty_99:
+empty_111:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      filled_90
+	JZ      filled_102
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -4201,9 +4324,9 @@ empty_99:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_99
+	JZ      empty_111
 
-taken_100:
+taken_112:
 	MOVL    $0x000000e0, CX
 	SUBQ    DX, CX
 	CMPQ    R13, CX
@@ -4214,9 +4337,9 @@ taken_100:
 	LEAQ    (DI)(DX*1), AX
 	ADDQ    R13, DX
 	CMPQ    SI, AX
-	JE      moved_101
+	JE      moved_113
 	CMPQ    R13, $0x00000080
-	JB      less_102
+	JB      less_114
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (AX)
 	VMOVDQU 32(SI), Y0
@@ -4233,11 +4356,11 @@ taken_100:
 	VMOVDQU Y0, -64(AX)(R13*1)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(AX)(R13*1)
-	JMP     moved_101
+	JMP     moved_113
 
-less_102:
+less_114:
 	CMPQ    R13, $0x00000040
-	JB      less_103
+	JB      less_115
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (AX)
 	VMOVDQU 32(SI), Y0
@@ -4246,65 +4369,68 @@ less_102:
 	VMOVDQU Y0, -64(AX)(R13*1)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(AX)(R13*1)
-	JMP     moved_101
+	JMP     moved_113
 
-less_103:
+less_115:
 	CMPQ    R13, $0x00000020
-	JB      less_104
+	JB      less_116
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (AX)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(AX)(R13*1)
-	JMP     moved_101
+	JMP     moved_113
 
-less_104:
+less_116:
 	CMPQ    R13, $0x00000010
-	JB      less_105
+	JB      less_117
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (AX)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(AX)(R13*1)
-	JMP     moved_101
+	JMP     moved_113
 
-less_105:
+less_117:
 	CMPQ R13, $0x00000008
-	JB   less_106
+	JB   less_118
 	MOVQ (SI), CX
 	MOVQ CX, (AX)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(AX)(R13*1)
-	JMP  moved_101
+	JMP  moved_113
 
-less_106:
+less_118:
 	CMPQ R13, $0x00000004
-	JB   less_107
+	JB   less_119
 	MOVL (SI), CX
 	MOVL CX, (AX)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(AX)(R13*1)
-	JMP  moved_101
+	JMP  moved_113
 
-less_107:
+less_119:
 	CMPQ R13, $0x00000002
-	JB   less_108
+	JB   less_120
 	MOVW (SI), CX
 	MOVW CX, (AX)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(AX)(R13*1)
-	JMP  moved_101
+	JMP  moved_113
 
-less_108:
+less_120:
 	TESTQ R13, R13
-	JZ    moved_101
+	JZ    moved_113
 	MOVB  (SI), CL
 	MOVB  CL, (AX)
 
-moved_101:
+moved_113:
 	CMPQ DX, $0x000000e0
-	JB   fill_89
+	JB   fill_101
 
-filled_90:
+filled_102:
 	MOVQ DI, SI
+
+whole_89:
+	MOVQ SI, R13
 	JMP  first_batch
 
 continue:
@@ -4333,9 +4459,9 @@ continue:
 	JAE        continue_whole
 	MOVQ       DX, R13
 	CMPQ       SI, DI
-	JE         moved_111
+	JE         moved_123
 	CMPQ       R13, $0x00000080
-	JB         less_112
+	JB         less_124
 	VMOVDQU    (SI), Y0
 	VMOVDQU    Y0, (DI)
 	VMOVDQU    32(SI), Y0
@@ -4352,11 +4478,11 @@ continue:
 	VMOVDQU    Y0, -64(DI)(R13*1)
 	VMOVDQU    -32(SI)(R13*1), Y0
 	VMOVDQU    Y0, -32(DI)(R13*1)
-	JMP        moved_111
+	JMP        moved_123
 
-less_112:
+less_124:
 	CMPQ    R13, $0x00000040
-	JB      less_113
+	JB      less_125
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(SI), Y0
@@ -4365,69 +4491,69 @@ less_112:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_111
+	JMP     moved_123
 
-less_113:
+less_125:
 	CMPQ    R13, $0x00000020
-	JB      less_114
+	JB      less_126
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_111
+	JMP     moved_123
 
-less_114:
+less_126:
 	CMPQ    R13, $0x00000010
-	JB      less_115
+	JB      less_127
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_111
+	JMP     moved_123
 
-less_115:
+less_127:
 	CMPQ R13, $0x00000008
-	JB   less_116
+	JB   less_128
 	MOVQ (SI), CX
 	MOVQ CX, (DI)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_111
+	JMP  moved_123
 
-less_116:
+less_128:
 	CMPQ R13, $0x00000004
-	JB   less_117
+	JB   less_129
 	MOVL (SI), CX
 	MOVL CX, (DI)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_111
+	JMP  moved_123
 
-less_117:
+less_129:
 	CMPQ R13, $0x00000002
-	JB   less_118
+	JB   less_130
 	MOVW (SI), CX
 	MOVW CX, (DI)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_111
+	JMP  moved_123
 
-less_118:
+less_130:
 	TESTQ R13, R13
-	JZ    moved_111
+	JZ    moved_123
 	MOVB  (SI), CL
 	MOVB  CL, (DI)
 
-moved_111:
-fill_109:
+moved_123:
+fill_121:
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_120
+	JNZ   taken_132
 
-empty_119:
+empty_131:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      filled_110
+	JZ      filled_122
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -4437,9 +4563,9 @@ empty_119:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_119
+	JZ      empty_131
 
-taken_120:
+taken_132:
 	MOVL    $0x00000100, CX
 	SUBQ    DX, CX
 	CMPQ    R13, CX
@@ -4450,9 +4576,9 @@ taken_120:
 	LEAQ    (DI)(DX*1), AX
 	ADDQ    R13, DX
 	CMPQ    SI, AX
-	JE      moved_121
+	JE      moved_133
 	CMPQ    R13, $0x00000080
-	JB      less_122
+	JB      less_134
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (AX)
 	VMOVDQU 32(SI), Y0
@@ -4469,11 +4595,11 @@ taken_120:
 	VMOVDQU Y0, -64(AX)(R13*1)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(AX)(R13*1)
-	JMP     moved_121
+	JMP     moved_133
 
-less_122:
+less_134:
 	CMPQ    R13, $0x00000040
-	JB      less_123
+	JB      less_135
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (AX)
 	VMOVDQU 32(SI), Y0
@@ -4482,64 +4608,64 @@ less_122:
 	VMOVDQU Y0, -64(AX)(R13*1)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(AX)(R13*1)
-	JMP     moved_121
+	JMP     moved_133
 
-less_123:
+less_135:
 	CMPQ    R13, $0x00000020
-	JB      less_124
+	JB      less_136
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (AX)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(AX)(R13*1)
-	JMP     moved_121
+	JMP     moved_133
 
-less_124:
+less_136:
 	CMPQ    R13, $0x00000010
-	JB      less_125
+	JB      less_137
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (AX)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(AX)(R13*1)
-	JMP     moved_121
+	JMP     moved_133
 
-less_125:
+less_137:
 	CMPQ R13, $0x00000008
-	JB   less_126
+	JB   less_138
 	MOVQ (SI), CX
 	MOVQ CX, (AX)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(AX)(R13*1)
-	JMP  moved_121
+	JMP  moved_133
 
-less_126:
+less_138:
 	CMPQ R13, $0x00000004
-	JB   less_127
+	JB   less_139
 	MOVL (SI), CX
 	MOVL CX, (AX)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(AX)(R13*1)
-	JMP  moved_121
+	JMP  moved_133
 
-less_127:
+less_139:
 	CMPQ R13, $0x00000002
-	JB   less_128
+	JB   less_140
 	MOVW (SI), CX
 	MOVW CX, (AX)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(AX)(R13*1)
-	JMP  moved_121
+	JMP  moved_133
 
-less_128:
+less_140:
 	TESTQ R13, R13
-	JZ    moved_121
+	JZ    moved_133
 	MOVB  (SI), CL
 	MOVB  CL, (AX)
 
-moved_121:
+moved_133:
 	CMPQ DX, $0x00000100
-	JB   fill_109
+	JB   fill_121
 
-filled_110:
+filled_122:
 	MOVQ DI, SI
 
 continue_whole:
@@ -4559,8 +4685,8 @@ continue_whole:
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	VPXOR          vaesIndex<>+224(SB), Y8, Y7
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_130
-	JE             twelve_rounds_129
+	JB             ten_rounds_142
+	JE             twelve_rounds_141
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -4580,7 +4706,7 @@ continue_whole:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-twelve_rounds_129:
+twelve_rounds_141:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -4600,7 +4726,7 @@ twelve_rounds_129:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-ten_rounds_130:
+ten_rounds_142:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -4744,7 +4870,7 @@ short:
 
 short_block:
 	CMPQ    DX, $0x08
-	JB      four_bytes_131
+	JB      four_bytes_143
 	MOVQ    (SI), AX
 	MOVQ    -8(SI)(DX*1), R11
 	MOVL    $0x0000000f, CX
@@ -4754,11 +4880,11 @@ short_block:
 	SHRQ    $0x08, R11
 	VMOVQ   AX, X12
 	VPINSRQ $0x01, R11, X12, X12
-	JMP     loaded_134
+	JMP     loaded_146
 
-four_bytes_131:
+four_bytes_143:
 	CMPQ  DX, $0x04
-	JB    one_byte_132
+	JB    one_byte_144
 	MOVL  (SI), AX
 	MOVL  -4(SI)(DX*1), R11
 	LEAL  -4(DX), CX
@@ -4766,11 +4892,11 @@ four_bytes_131:
 	SHLQ  CL, R11
 	ORQ   R11, AX
 	VMOVQ AX, X12
-	JMP   loaded_134
+	JMP   loaded_146
 
-one_byte_132:
+one_byte_144:
 	TESTQ   DX, DX
-	JZ      no_bytes_133
+	JZ      no_bytes_145
 	MOVBLZX (SI), AX
 	MOVL    DX, CX
 	SHRL    $0x01, CX
@@ -4784,12 +4910,12 @@ one_byte_132:
 	SHLL    CL, R11
 	ORL     R11, AX
 	VMOVQ   AX, X12
-	JMP     loaded_134
+	JMP     loaded_146
 
-no_bytes_133:
+no_bytes_145:
 	VPXOR X12, X12, X12
 
-loaded_134:
+loaded_146:
 	XORL AX, AX
 
 short_loaded:
@@ -4800,42 +4926,42 @@ short_loaded:
 	VPSHUFB     16(R10), X13, X13
 	VPXOR       X13, X12, X12
 	TESTB       $0x10, AL
-	JZ          alone_135
+	JZ          alone_147
 	VMOVDQU     -16(SI)(AX*1), X13
 	VINSERTI128 $0x01, X12, Y13, Y12
 
-alone_135:
+alone_147:
 	VMOVDQU Y12, 32(R9)
 	CMPQ    R12, $0x00000080
-	JHI     upper_half_136
+	JHI     upper_half_148
 	CMPQ    R12, $0x00000040
-	JHI     upper_half_137
+	JHI     upper_half_149
 	CMPQ    R12, $0x00000020
-	JHI     upper_half_138
+	JHI     upper_half_150
 	JMP     short_1
 
-upper_half_138:
+upper_half_150:
 	JMP short_2
 
-upper_half_137:
+upper_half_149:
 	CMPQ R12, $0x00000060
-	JHI  upper_half_139
+	JHI  upper_half_151
 	JMP  short_3
 
-upper_half_139:
+upper_half_151:
 	JMP short_4
 
-upper_half_136:
+upper_half_148:
 	CMPQ R12, $0x000000c0
-	JHI  upper_half_140
+	JHI  upper_half_152
 	CMPQ R12, $0x000000a0
-	JHI  upper_half_141
+	JHI  upper_half_153
 	JMP  short_5
 
-upper_half_141:
+upper_half_153:
 	JMP short_6
 
-upper_half_140:
+upper_half_152:
 	JMP short_7
 
 short_0:
@@ -4843,20 +4969,20 @@ short_0:
 	MOVL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_143
-	JE             twelve_rounds_142
+	JB             ten_rounds_155
+	JE             twelve_rounds_154
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VBROADCASTI128 32(R8), Y8
 	VAESENC        Y8, Y0, Y0
 
-twelve_rounds_142:
+twelve_rounds_154:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VBROADCASTI128 64(R8), Y8
 	VAESENC        Y8, Y0, Y0
 
-ten_rounds_143:
+ten_rounds_155:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VBROADCASTI128 96(R8), Y8
@@ -4886,8 +5012,8 @@ short_1:
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_145
-	JE             twelve_rounds_144
+	JB             ten_rounds_157
+	JE             twelve_rounds_156
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -4895,7 +5021,7 @@ short_1:
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
 
-twelve_rounds_144:
+twelve_rounds_156:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -4903,7 +5029,7 @@ twelve_rounds_144:
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
 
-ten_rounds_145:
+ten_rounds_157:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -4940,10 +5066,10 @@ ten_rounds_145:
 	VMOVDQU        X1, (DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_146
+	JZ             alone_158
 	VEXTRACTI128   $0x01, Y1, 16(DI)
 
-alone_146:
+alone_158:
 	LEAQ       vaesKeep<>+0(SB), AX
 	SUBQ       R12, AX
 	VPAND      32(AX), Y1, Y1
@@ -4965,8 +5091,8 @@ short_2:
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_148
-	JE             twelve_rounds_147
+	JB             ten_rounds_160
+	JE             twelve_rounds_159
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -4976,7 +5102,7 @@ short_2:
 	VAESENC        Y8, Y1, Y1
 	VAESENC        Y8, Y2, Y2
 
-twelve_rounds_147:
+twelve_rounds_159:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -4986,7 +5112,7 @@ twelve_rounds_147:
 	VAESENC        Y8, Y1, Y1
 	VAESENC        Y8, Y2, Y2
 
-ten_rounds_148:
+ten_rounds_160:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5035,10 +5161,10 @@ ten_rounds_148:
 	VMOVDQU        X2, 32(DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_149
+	JZ             alone_161
 	VEXTRACTI128   $0x01, Y2, 48(DI)
 
-alone_149:
+alone_161:
 	LEAQ       vaesKeep<>+0(SB), AX
 	SUBQ       R12, AX
 	VPAND      64(AX), Y2, Y2
@@ -5070,8 +5196,8 @@ short_3:
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_151
-	JE             twelve_rounds_150
+	JB             ten_rounds_163
+	JE             twelve_rounds_162
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5083,7 +5209,7 @@ short_3:
 	VAESENC        Y8, Y2, Y2
 	VAESENC        Y8, Y3, Y3
 
-twelve_rounds_150:
+twelve_rounds_162:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5095,7 +5221,7 @@ twelve_rounds_150:
 	VAESENC        Y8, Y2, Y2
 	VAESENC        Y8, Y3, Y3
 
-ten_rounds_151:
+ten_rounds_163:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5156,10 +5282,10 @@ ten_rounds_151:
 	VMOVDQU        X3, 64(DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_152
+	JZ             alone_164
 	VEXTRACTI128   $0x01, Y3, 80(DI)
 
-alone_152:
+alone_164:
 	LEAQ       vaesKeep<>+0(SB), AX
 	SUBQ       R12, AX
 	VPAND      96(AX), Y3, Y3
@@ -5201,8 +5327,8 @@ short_4:
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_154
-	JE             twelve_rounds_153
+	JB             ten_rounds_166
+	JE             twelve_rounds_165
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5216,7 +5342,7 @@ short_4:
 	VAESENC        Y8, Y3, Y3
 	VAESENC        Y8, Y4, Y4
 
-twelve_rounds_153:
+twelve_rounds_165:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5230,7 +5356,7 @@ twelve_rounds_153:
 	VAESENC        Y8, Y3, Y3
 	VAESENC        Y8, Y4, Y4
 
-ten_rounds_154:
+ten_rounds_166:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5303,10 +5429,10 @@ ten_rounds_154:
 	VMOVDQU        X4, 96(DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_155
+	JZ             alone_167
 	VEXTRACTI128   $0x01, Y4, 112(DI)
 
-alone_155:
+alone_167:
 	LEAQ       vaesKeep<>+0(SB), AX
 	SUBQ       R12, AX
 	VPAND      128(AX), Y4, Y4
@@ -5358,8 +5484,8 @@ short_5:
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_157
-	JE             twelve_rounds_156
+	JB             ten_rounds_169
+	JE             twelve_rounds_168
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5375,7 +5501,7 @@ short_5:
 	VAESENC        Y8, Y4, Y4
 	VAESENC        Y8, Y5, Y5
 
-twelve_rounds_156:
+twelve_rounds_168:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5391,7 +5517,7 @@ twelve_rounds_156:
 	VAESENC        Y8, Y4, Y4
 	VAESENC        Y8, Y5, Y5
 
-ten_rounds_157:
+ten_rounds_169:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5476,10 +5602,10 @@ ten_rounds_157:
 	VMOVDQU        X5, 128(DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_158
+	JZ             alone_170
 	VEXTRACTI128   $0x01, Y5, 144(DI)
 
-alone_158:
+alone_170:
 	LEAQ       vaesKeep<>+0(SB), AX
 	SUBQ       R12, AX
 	VPAND      160(AX), Y5, Y5
@@ -5541,8 +5667,8 @@ short_6:
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_160
-	JE             twelve_rounds_159
+	JB             ten_rounds_172
+	JE             twelve_rounds_171
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5560,7 +5686,7 @@ short_6:
 	VAESENC        Y8, Y5, Y5
 	VAESENC        Y8, Y6, Y6
 
-twelve_rounds_159:
+twelve_rounds_171:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5578,7 +5704,7 @@ twelve_rounds_159:
 	VAESENC        Y8, Y5, Y5
 	VAESENC        Y8, Y6, Y6
 
-ten_rounds_160:
+ten_rounds_172:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5675,10 +5801,10 @@ ten_rounds_160:
 	VMOVDQU        X6, 160(DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_161
+	JZ             alone_173
 	VEXTRACTI128   $0x01, Y6, 176(DI)
 
-alone_161:
+alone_173:
 	LEAQ       vaesKeep<>+0(SB), AX
 	SUBQ       R12, AX
 	VPAND      192(AX), Y6, Y6
@@ -5750,8 +5876,8 @@ short_7:
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	VPXOR          vaesIndex<>+224(SB), Y8, Y7
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_163
-	JE             twelve_rounds_162
+	JB             ten_rounds_175
+	JE             twelve_rounds_174
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5771,7 +5897,7 @@ short_7:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-twelve_rounds_162:
+twelve_rounds_174:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5791,7 +5917,7 @@ twelve_rounds_162:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-ten_rounds_163:
+ten_rounds_175:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5900,10 +6026,10 @@ ten_rounds_163:
 	VMOVDQU        X7, 192(DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_164
+	JZ             alone_176
 	VEXTRACTI128   $0x01, Y7, 208(DI)
 
-alone_164:
+alone_176:
 	LEAQ       vaesKeep<>+0(SB), AX
 	SUBQ       R12, AX
 	VPAND      224(AX), Y7, Y7
@@ -6094,8 +6220,8 @@ first_batch:
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	VPXOR          vaesIndex<>+224(SB), Y8, Y7
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_166
-	JE             twelve_rounds_165
+	JB             ten_rounds_178
+	JE             twelve_rounds_177
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -6115,7 +6241,7 @@ first_batch:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-twelve_rounds_165:
+twelve_rounds_177:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -6135,7 +6261,7 @@ twelve_rounds_165:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-ten_rounds_166:
+ten_rounds_178:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -6315,7 +6441,7 @@ ten_rounds_166:
 	ADDQ           $0x00000100, BX
 	SUBQ           $0x00000010, R10
 	CMPQ           BX, 120(SP)
-	JNE            within_group_167
+	JNE            within_group_179
 	VPXOR          Y11, Y9, Y15
 	VPXOR          Y15, Y10, Y10
 	VEXTRACTI128   $0x01, Y9, X15
@@ -6333,11 +6459,11 @@ ten_rounds_166:
 	VPXOR          X14, X11, X11
 	VPXOR          X15, X11, X11
 	TESTQ          R10, R10
-	JNZ            more_slots_168
+	JNZ            more_slots_180
 	CMPQ           s+96(FP), $0x00
-	JE             no_seam_169
+	JE             no_seam_181
 	CMPQ           472(SP), $0x00
-	JE             no_seam_169
+	JE             no_seam_181
 	LEAQ           216(SP), AX
 	ANDQ           $-64, AX
 	MOVQ           472(SP), DX
@@ -6345,12 +6471,12 @@ ten_rounds_166:
 	MOVQ           480(SP), DI
 	MOVQ           488(SP), R13
 
-move_out_170:
+move_out_182:
 	SUBQ    R13, DX
 	CMPQ    AX, DI
-	JE      moved_172
+	JE      moved_184
 	CMPQ    R13, $0x00000080
-	JB      less_173
+	JB      less_185
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(AX), Y0
@@ -6367,11 +6493,11 @@ move_out_170:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_172
+	JMP     moved_184
 
-less_173:
+less_185:
 	CMPQ    R13, $0x00000040
-	JB      less_174
+	JB      less_186
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(AX), Y0
@@ -6380,71 +6506,71 @@ less_173:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_172
+	JMP     moved_184
 
-less_174:
+less_186:
 	CMPQ    R13, $0x00000020
-	JB      less_175
+	JB      less_187
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_172
+	JMP     moved_184
 
-less_175:
+less_187:
 	CMPQ    R13, $0x00000010
-	JB      less_176
+	JB      less_188
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_172
+	JMP     moved_184
 
-less_176:
+less_188:
 	CMPQ R13, $0x00000008
-	JB   less_177
+	JB   less_189
 	MOVQ (AX), CX
 	MOVQ CX, (DI)
 	MOVQ -8(AX)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_172
+	JMP  moved_184
 
-less_177:
+less_189:
 	CMPQ R13, $0x00000004
-	JB   less_178
+	JB   less_190
 	MOVL (AX), CX
 	MOVL CX, (DI)
 	MOVL -4(AX)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_172
+	JMP  moved_184
 
-less_178:
+less_190:
 	CMPQ R13, $0x00000002
-	JB   less_179
+	JB   less_191
 	MOVW (AX), CX
 	MOVW CX, (DI)
 	MOVW -2(AX)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_172
+	JMP  moved_184
 
-less_179:
+less_191:
 	TESTQ R13, R13
-	JZ    moved_172
+	JZ    moved_184
 	MOVB  (AX), CL
 	MOVB  CL, (DI)
 
-moved_172:
+moved_184:
 	ADDQ  R13, AX
 	TESTQ DX, DX
-	JZ    moved_out_171
+	JZ    moved_out_183
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_181
+	JNZ   taken_193
 
-empty_180:
+empty_192:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      moved_out_171
+	JZ      moved_out_183
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -6454,18 +6580,18 @@ empty_180:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_180
+	JZ      empty_192
 
-taken_181:
+taken_193:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
 	MOVQ    144(SP), DI
 	ADDQ    R13, 144(SP)
 	SUBQ    R13, 152(SP)
-	JMP     move_out_170
+	JMP     move_out_182
 
-moved_out_171:
-no_seam_169:
+moved_out_183:
+no_seam_181:
 	MOVQ    s+96(FP), AX
 	VMOVDQU X11, (AX)
 	VMOVDQU 16(R9), X12
@@ -6473,7 +6599,7 @@ no_seam_169:
 	VZEROUPPER
 	RET
 
-more_slots_168:
+more_slots_180:
 	MOVQ       120(SP), BX
 	MOVQ       1136(BX), CX
 	MOVQ       R10, AX
@@ -6490,7 +6616,7 @@ more_slots_168:
 	VPCLMULQDQ $0x11, (BX), X12, X11
 	VPCLMULQDQ $0x00, 1088(BX), X14, X10
 
-within_group_167:
+within_group_179:
 next:
 	CMPQ    DX, $0x00000100
 	JB      run_end
@@ -6513,8 +6639,8 @@ batch:
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	VPXOR          vaesIndex<>+224(SB), Y8, Y7
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_183
-	JE             twelve_rounds_182
+	JB             ten_rounds_195
+	JE             twelve_rounds_194
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -6534,7 +6660,7 @@ batch:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-twelve_rounds_182:
+twelve_rounds_194:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -6554,7 +6680,7 @@ twelve_rounds_182:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-ten_rounds_183:
+ten_rounds_195:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        (SI), Y12
@@ -6743,7 +6869,7 @@ ten_rounds_183:
 	ADDQ           $0x00000100, BX
 	SUBQ           $0x00000010, R10
 	CMPQ           BX, 120(SP)
-	JNE            within_group_184
+	JNE            within_group_196
 	VPXOR          Y11, Y9, Y15
 	VPXOR          Y15, Y10, Y10
 	VEXTRACTI128   $0x01, Y9, X15
@@ -6761,11 +6887,11 @@ ten_rounds_183:
 	VPXOR          X14, X11, X11
 	VPXOR          X15, X11, X11
 	TESTQ          R10, R10
-	JNZ            more_slots_185
+	JNZ            more_slots_197
 	CMPQ           s+96(FP), $0x00
-	JE             no_seam_186
+	JE             no_seam_198
 	CMPQ           472(SP), $0x00
-	JE             no_seam_186
+	JE             no_seam_198
 	LEAQ           216(SP), AX
 	ANDQ           $-64, AX
 	MOVQ           472(SP), DX
@@ -6773,12 +6899,12 @@ ten_rounds_183:
 	MOVQ           480(SP), DI
 	MOVQ           488(SP), R13
 
-move_out_187:
+move_out_199:
 	SUBQ    R13, DX
 	CMPQ    AX, DI
-	JE      moved_189
+	JE      moved_201
 	CMPQ    R13, $0x00000080
-	JB      less_190
+	JB      less_202
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(AX), Y0
@@ -6795,11 +6921,11 @@ move_out_187:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_189
+	JMP     moved_201
 
-less_190:
+less_202:
 	CMPQ    R13, $0x00000040
-	JB      less_191
+	JB      less_203
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(AX), Y0
@@ -6808,71 +6934,71 @@ less_190:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_189
+	JMP     moved_201
 
-less_191:
+less_203:
 	CMPQ    R13, $0x00000020
-	JB      less_192
+	JB      less_204
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_189
+	JMP     moved_201
 
-less_192:
+less_204:
 	CMPQ    R13, $0x00000010
-	JB      less_193
+	JB      less_205
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_189
+	JMP     moved_201
 
-less_193:
+less_205:
 	CMPQ R13, $0x00000008
-	JB   less_194
+	JB   less_206
 	MOVQ (AX), CX
 	MOVQ CX, (DI)
 	MOVQ -8(AX)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_189
+	JMP  moved_201
 
-less_194:
+less_206:
 	CMPQ R13, $0x00000004
-	JB   less_195
+	JB   less_207
 	MOVL (AX), CX
 	MOVL CX, (DI)
 	MOVL -4(AX)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_189
+	JMP  moved_201
 
-less_195:
+less_207:
 	CMPQ R13, $0x00000002
-	JB   less_196
+	JB   less_208
 	MOVW (AX), CX
 	MOVW CX, (DI)
 	MOVW -2(AX)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_189
+	JMP  moved_201
 
-less_196:
+less_208:
 	TESTQ R13, R13
-	JZ    moved_189
+	JZ    moved_201
 	MOVB  (AX), CL
 	MOVB  CL, (DI)
 
-moved_189:
+moved_201:
 	ADDQ  R13, AX
 	TESTQ DX, DX
-	JZ    moved_out_188
+	JZ    moved_out_200
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_198
+	JNZ   taken_210
 
-empty_197:
+empty_209:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      moved_out_188
+	JZ      moved_out_200
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -6882,18 +7008,18 @@ empty_197:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_197
+	JZ      empty_209
 
-taken_198:
+taken_210:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
 	MOVQ    144(SP), DI
 	ADDQ    R13, 144(SP)
 	SUBQ    R13, 152(SP)
-	JMP     move_out_187
+	JMP     move_out_199
 
-moved_out_188:
-no_seam_186:
+moved_out_200:
+no_seam_198:
 	MOVQ    s+96(FP), AX
 	VMOVDQU X11, (AX)
 	VMOVDQU 16(R9), X12
@@ -6901,7 +7027,7 @@ no_seam_186:
 	VZEROUPPER
 	RET
 
-more_slots_185:
+more_slots_197:
 	MOVQ       120(SP), BX
 	MOVQ       1136(BX), CX
 	MOVQ       R10, AX
@@ -6918,17 +7044,17 @@ more_slots_185:
 	VPCLMULQDQ $0x11, (BX), X12, X11
 	VPCLMULQDQ $0x00, 1088(BX), X14, X10
 
-within_group_184:
+within_group_196:
 	CMPQ DX, $0x00000100
 	JAE  batch
 
 run_end:
 	CMPQ  s+96(FP), $0x00
-	JE    no_run_199
+	JE    no_run_211
 	CMPQ  472(SP), $0x00
-	JE    whole_200
+	JE    whole_212
 	TESTQ DX, DX
-	JNZ   no_run_199
+	JNZ   no_run_211
 	LEAQ  216(SP), AX
 	ANDQ  $-64, AX
 	MOVQ  472(SP), DX
@@ -6936,12 +7062,12 @@ run_end:
 	MOVQ  480(SP), DI
 	MOVQ  488(SP), R13
 
-move_out_202:
+move_out_214:
 	SUBQ    R13, DX
 	CMPQ    AX, DI
-	JE      moved_204
+	JE      moved_216
 	CMPQ    R13, $0x00000080
-	JB      less_205
+	JB      less_217
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(AX), Y0
@@ -6958,11 +7084,11 @@ move_out_202:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_204
+	JMP     moved_216
 
-less_205:
+less_217:
 	CMPQ    R13, $0x00000040
-	JB      less_206
+	JB      less_218
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(AX), Y0
@@ -6971,71 +7097,71 @@ less_205:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_204
+	JMP     moved_216
 
-less_206:
+less_218:
 	CMPQ    R13, $0x00000020
-	JB      less_207
+	JB      less_219
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_204
+	JMP     moved_216
 
-less_207:
+less_219:
 	CMPQ    R13, $0x00000010
-	JB      less_208
+	JB      less_220
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_204
+	JMP     moved_216
 
-less_208:
+less_220:
 	CMPQ R13, $0x00000008
-	JB   less_209
+	JB   less_221
 	MOVQ (AX), CX
 	MOVQ CX, (DI)
 	MOVQ -8(AX)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_204
+	JMP  moved_216
 
-less_209:
+less_221:
 	CMPQ R13, $0x00000004
-	JB   less_210
+	JB   less_222
 	MOVL (AX), CX
 	MOVL CX, (DI)
 	MOVL -4(AX)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_204
+	JMP  moved_216
 
-less_210:
+less_222:
 	CMPQ R13, $0x00000002
-	JB   less_211
+	JB   less_223
 	MOVW (AX), CX
 	MOVW CX, (DI)
 	MOVW -2(AX)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_204
+	JMP  moved_216
 
-less_211:
+less_223:
 	TESTQ R13, R13
-	JZ    moved_204
+	JZ    moved_216
 	MOVB  (AX), CL
 	MOVB  CL, (DI)
 
-moved_204:
+moved_216:
 	ADDQ  R13, AX
 	TESTQ DX, DX
-	JZ    moved_out_203
+	JZ    moved_out_215
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_213
+	JNZ   taken_225
 
-empty_212:
+empty_224:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      moved_out_203
+	JZ      moved_out_215
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -7045,28 +7171,28 @@ empty_212:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_212
+	JZ      empty_224
 
-taken_213:
+taken_225:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
 	MOVQ    144(SP), DI
 	ADDQ    R13, 144(SP)
 	SUBQ    R13, 152(SP)
-	JMP     move_out_202
+	JMP     move_out_214
 
-moved_out_203:
+moved_out_215:
 	JMP next
 
-whole_200:
+whole_212:
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_215
+	JNZ   taken_227
 
-empty_214:
+empty_226:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      no_run_199
+	JZ      no_run_211
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -7076,17 +7202,17 @@ empty_214:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_214
+	JZ      empty_226
 
-taken_215:
+taken_227:
 	TESTQ DX, DX
-	JNZ   seam_201
+	JNZ   seam_213
 	MOVQ  144(SP), DI
 	MOVQ  R13, DX
 	MOVQ  $0x00000000, 152(SP)
 	JMP   next
 
-seam_201:
+seam_213:
 	MOVQ    DI, 480(SP)
 	MOVQ    DX, 488(SP)
 	ADDQ    152(SP), DX
@@ -7099,7 +7225,7 @@ seam_201:
 	ANDQ    $-64, DI
 	JMP     next
 
-no_run_199:
+no_run_211:
 	MOVQ        trailer+40(FP), R12
 	ADDQ        DX, R12
 	TESTQ       R12, R12
@@ -7117,47 +7243,47 @@ no_run_199:
 	VPSHUFB     32(R10), X12, X12
 	MOVQ        CX, R13
 	TESTB       $0x10, AL
-	JZ          alone_216
+	JZ          alone_228
 	VMOVDQU     -16(SI)(AX*1), X13
 	VINSERTI128 $0x01, X12, Y13, Y12
 
-alone_216:
+alone_228:
 	VMOVDQU Y12, 32(R9)
 	CMPQ    R12, $0x00000080
-	JHI     upper_half_217
+	JHI     upper_half_229
 	CMPQ    R12, $0x00000040
-	JHI     upper_half_218
+	JHI     upper_half_230
 	CMPQ    R12, $0x00000020
-	JHI     upper_half_219
+	JHI     upper_half_231
 	JMP     rest_1
 
-upper_half_219:
+upper_half_231:
 	JMP rest_2
 
-upper_half_218:
+upper_half_230:
 	CMPQ R12, $0x00000060
-	JHI  upper_half_220
+	JHI  upper_half_232
 	JMP  rest_3
 
-upper_half_220:
+upper_half_232:
 	JMP rest_4
 
-upper_half_217:
+upper_half_229:
 	CMPQ R12, $0x000000c0
-	JHI  upper_half_221
+	JHI  upper_half_233
 	CMPQ R12, $0x000000a0
-	JHI  upper_half_222
+	JHI  upper_half_234
 	JMP  rest_5
 
-upper_half_222:
+upper_half_234:
 	JMP rest_6
 
-upper_half_221:
+upper_half_233:
 	CMPQ R12, $0x000000e0
-	JHI  upper_half_223
+	JHI  upper_half_235
 	JMP  rest_7
 
-upper_half_223:
+upper_half_235:
 	JMP rest_8
 
 rest_1:
@@ -7170,20 +7296,20 @@ rest_1:
 	ADDL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_225
-	JE             twelve_rounds_224
+	JB             ten_rounds_237
+	JE             twelve_rounds_236
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VBROADCASTI128 32(R8), Y8
 	VAESENC        Y8, Y0, Y0
 
-twelve_rounds_224:
+twelve_rounds_236:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VBROADCASTI128 64(R8), Y8
 	VAESENC        Y8, Y0, Y0
 
-ten_rounds_225:
+ten_rounds_237:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        32(R9), Y12
@@ -7217,34 +7343,34 @@ ten_rounds_225:
 	VAESENCLAST    Y15, Y0, Y0
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_226
+	JZ             alone_238
 	VMOVDQU        X0, (DI)
 	VEXTRACTI128   $0x01, Y0, X0
 
-alone_226:
+alone_238:
 	VMOVDQU X0, 32(R9)
 	CMPQ    DX, $0x10
-	JAE     whole_228
+	JAE     whole_240
 	CMPQ    DX, $0x08
-	JB      four_bytes_229
+	JB      four_bytes_241
 	MOVQ    32(R9), AX
 	MOVQ    AX, (DI)
 	MOVQ    24(R9)(DX*1), AX
 	MOVQ    AX, -8(DI)(DX*1)
-	JMP     stored_227
+	JMP     stored_239
 
-four_bytes_229:
+four_bytes_241:
 	CMPQ DX, $0x04
-	JB   one_byte_230
+	JB   one_byte_242
 	MOVL 32(R9), AX
 	MOVL AX, (DI)
 	MOVL 28(R9)(DX*1), AX
 	MOVL AX, -4(DI)(DX*1)
-	JMP  stored_227
+	JMP  stored_239
 
-one_byte_230:
+one_byte_242:
 	TESTQ DX, DX
-	JZ    stored_227
+	JZ    stored_239
 	MOVB  32(R9), AL
 	MOVB  AL, (DI)
 	MOVQ  DX, CX
@@ -7253,9 +7379,9 @@ one_byte_230:
 	MOVB  AL, (DI)(CX*1)
 	MOVB  31(R9)(DX*1), AL
 	MOVB  AL, -1(DI)(DX*1)
-	JMP   stored_227
+	JMP   stored_239
 
-whole_228:
+whole_240:
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
 	VPSHUFB   X12, X0, X0
@@ -7263,13 +7389,13 @@ whole_228:
 	VPBLENDVB X12, X13, X0, X0
 	VMOVDQU   X0, -16(DI)(DX*1)
 
-stored_227:
+stored_239:
 	CMPQ    trailer+40(FP), $0x00
-	JE      no_trailer_231
+	JE      no_trailer_243
 	MOVBLZX 32(R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
-no_trailer_231:
+no_trailer_243:
 	JMP finish
 
 rest_2:
@@ -7283,8 +7409,8 @@ rest_2:
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_233
-	JE             twelve_rounds_232
+	JB             ten_rounds_245
+	JE             twelve_rounds_244
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7292,7 +7418,7 @@ rest_2:
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
 
-twelve_rounds_232:
+twelve_rounds_244:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7300,7 +7426,7 @@ twelve_rounds_232:
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
 
-ten_rounds_233:
+ten_rounds_245:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        (SI), Y12
@@ -7355,11 +7481,11 @@ ten_rounds_233:
 	VAESENCLAST    Y15, Y1, Y1
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_234
+	JZ             alone_246
 	VMOVDQU        X1, 32(DI)
 	VEXTRACTI128   $0x01, Y1, X1
 
-alone_234:
+alone_246:
 	VMOVDQU   X1, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -7368,11 +7494,11 @@ alone_234:
 	VPBLENDVB X12, X13, X1, X1
 	VMOVDQU   X1, -16(DI)(DX*1)
 	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_236
+	JE        no_trailer_248
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+112(FP)
 
-no_trailer_236:
+no_trailer_248:
 	JMP finish
 
 rest_3:
@@ -7387,8 +7513,8 @@ rest_3:
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_238
-	JE             twelve_rounds_237
+	JB             ten_rounds_250
+	JE             twelve_rounds_249
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7398,7 +7524,7 @@ rest_3:
 	VAESENC        Y8, Y1, Y1
 	VAESENC        Y8, Y2, Y2
 
-twelve_rounds_237:
+twelve_rounds_249:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7408,7 +7534,7 @@ twelve_rounds_237:
 	VAESENC        Y8, Y1, Y1
 	VAESENC        Y8, Y2, Y2
 
-ten_rounds_238:
+ten_rounds_250:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        (SI), Y12
@@ -7485,11 +7611,11 @@ ten_rounds_238:
 	VAESENCLAST    Y15, Y2, Y2
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_239
+	JZ             alone_251
 	VMOVDQU        X2, 64(DI)
 	VEXTRACTI128   $0x01, Y2, X2
 
-alone_239:
+alone_251:
 	VMOVDQU   X2, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -7498,11 +7624,11 @@ alone_239:
 	VPBLENDVB X12, X13, X2, X2
 	VMOVDQU   X2, -16(DI)(DX*1)
 	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_241
+	JE        no_trailer_253
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+112(FP)
 
-no_trailer_241:
+no_trailer_253:
 	JMP finish
 
 rest_4:
@@ -7518,8 +7644,8 @@ rest_4:
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_243
-	JE             twelve_rounds_242
+	JB             ten_rounds_255
+	JE             twelve_rounds_254
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7531,7 +7657,7 @@ rest_4:
 	VAESENC        Y8, Y2, Y2
 	VAESENC        Y8, Y3, Y3
 
-twelve_rounds_242:
+twelve_rounds_254:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7543,7 +7669,7 @@ twelve_rounds_242:
 	VAESENC        Y8, Y2, Y2
 	VAESENC        Y8, Y3, Y3
 
-ten_rounds_243:
+ten_rounds_255:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        (SI), Y12
@@ -7641,11 +7767,11 @@ ten_rounds_243:
 	VAESENCLAST    Y15, Y3, Y3
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_244
+	JZ             alone_256
 	VMOVDQU        X3, 96(DI)
 	VEXTRACTI128   $0x01, Y3, X3
 
-alone_244:
+alone_256:
 	VMOVDQU   X3, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -7654,11 +7780,11 @@ alone_244:
 	VPBLENDVB X12, X13, X3, X3
 	VMOVDQU   X3, -16(DI)(DX*1)
 	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_246
+	JE        no_trailer_258
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+112(FP)
 
-no_trailer_246:
+no_trailer_258:
 	JMP finish
 
 rest_5:
@@ -7675,8 +7801,8 @@ rest_5:
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_248
-	JE             twelve_rounds_247
+	JB             ten_rounds_260
+	JE             twelve_rounds_259
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7690,7 +7816,7 @@ rest_5:
 	VAESENC        Y8, Y3, Y3
 	VAESENC        Y8, Y4, Y4
 
-twelve_rounds_247:
+twelve_rounds_259:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7704,7 +7830,7 @@ twelve_rounds_247:
 	VAESENC        Y8, Y3, Y3
 	VAESENC        Y8, Y4, Y4
 
-ten_rounds_248:
+ten_rounds_260:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        (SI), Y12
@@ -7824,11 +7950,11 @@ ten_rounds_248:
 	VAESENCLAST    Y15, Y4, Y4
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_249
+	JZ             alone_261
 	VMOVDQU        X4, 128(DI)
 	VEXTRACTI128   $0x01, Y4, X4
 
-alone_249:
+alone_261:
 	VMOVDQU   X4, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -7837,11 +7963,11 @@ alone_249:
 	VPBLENDVB X12, X13, X4, X4
 	VMOVDQU   X4, -16(DI)(DX*1)
 	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_251
+	JE        no_trailer_263
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+112(FP)
 
-no_trailer_251:
+no_trailer_263:
 	JMP finish
 
 rest_6:
@@ -7859,8 +7985,8 @@ rest_6:
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_253
-	JE             twelve_rounds_252
+	JB             ten_rounds_265
+	JE             twelve_rounds_264
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7876,7 +8002,7 @@ rest_6:
 	VAESENC        Y8, Y4, Y4
 	VAESENC        Y8, Y5, Y5
 
-twelve_rounds_252:
+twelve_rounds_264:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7892,7 +8018,7 @@ twelve_rounds_252:
 	VAESENC        Y8, Y4, Y4
 	VAESENC        Y8, Y5, Y5
 
-ten_rounds_253:
+ten_rounds_265:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        (SI), Y12
@@ -8033,11 +8159,11 @@ ten_rounds_253:
 	VAESENCLAST    Y15, Y5, Y5
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_254
+	JZ             alone_266
 	VMOVDQU        X5, 160(DI)
 	VEXTRACTI128   $0x01, Y5, X5
 
-alone_254:
+alone_266:
 	VMOVDQU   X5, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -8046,11 +8172,11 @@ alone_254:
 	VPBLENDVB X12, X13, X5, X5
 	VMOVDQU   X5, -16(DI)(DX*1)
 	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_256
+	JE        no_trailer_268
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+112(FP)
 
-no_trailer_256:
+no_trailer_268:
 	JMP finish
 
 rest_7:
@@ -8069,8 +8195,8 @@ rest_7:
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_258
-	JE             twelve_rounds_257
+	JB             ten_rounds_270
+	JE             twelve_rounds_269
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8088,7 +8214,7 @@ rest_7:
 	VAESENC        Y8, Y5, Y5
 	VAESENC        Y8, Y6, Y6
 
-twelve_rounds_257:
+twelve_rounds_269:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8106,7 +8232,7 @@ twelve_rounds_257:
 	VAESENC        Y8, Y5, Y5
 	VAESENC        Y8, Y6, Y6
 
-ten_rounds_258:
+ten_rounds_270:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        (SI), Y12
@@ -8269,11 +8395,11 @@ ten_rounds_258:
 	VAESENCLAST    Y15, Y6, Y6
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_259
+	JZ             alone_271
 	VMOVDQU        X6, 192(DI)
 	VEXTRACTI128   $0x01, Y6, X6
 
-alone_259:
+alone_271:
 	VMOVDQU   X6, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -8282,11 +8408,11 @@ alone_259:
 	VPBLENDVB X12, X13, X6, X6
 	VMOVDQU   X6, -16(DI)(DX*1)
 	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_261
+	JE        no_trailer_273
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+112(FP)
 
-no_trailer_261:
+no_trailer_273:
 	JMP finish
 
 rest_8:
@@ -8306,8 +8432,8 @@ rest_8:
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	VPXOR          vaesIndex<>+224(SB), Y8, Y7
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_263
-	JE             twelve_rounds_262
+	JB             ten_rounds_275
+	JE             twelve_rounds_274
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8327,7 +8453,7 @@ rest_8:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-twelve_rounds_262:
+twelve_rounds_274:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8347,7 +8473,7 @@ twelve_rounds_262:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-ten_rounds_263:
+ten_rounds_275:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        (SI), Y12
@@ -8531,11 +8657,11 @@ ten_rounds_263:
 	VAESENCLAST    Y15, Y7, Y7
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_264
+	JZ             alone_276
 	VMOVDQU        X7, 224(DI)
 	VEXTRACTI128   $0x01, Y7, X7
 
-alone_264:
+alone_276:
 	VMOVDQU   X7, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -8544,11 +8670,11 @@ alone_264:
 	VPBLENDVB X12, X13, X7, X7
 	VMOVDQU   X7, -16(DI)(DX*1)
 	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_266
+	JE        no_trailer_278
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+112(FP)
 
-no_trailer_266:
+no_trailer_278:
 	JMP finish
 
 stream:
@@ -8640,7 +8766,7 @@ short:
 
 short_block:
 	CMPQ    R12, $0x08
-	JB      four_bytes_267
+	JB      four_bytes_279
 	MOVQ    (SI), AX
 	MOVQ    -8(SI)(R12*1), R11
 	MOVL    $0x0000000f, CX
@@ -8650,11 +8776,11 @@ short_block:
 	SHRQ    $0x08, R11
 	VMOVQ   AX, X12
 	VPINSRQ $0x01, R11, X12, X12
-	JMP     loaded_270
+	JMP     loaded_282
 
-four_bytes_267:
+four_bytes_279:
 	CMPQ  R12, $0x04
-	JB    one_byte_268
+	JB    one_byte_280
 	MOVL  (SI), AX
 	MOVL  -4(SI)(R12*1), R11
 	LEAL  -4(R12), CX
@@ -8662,11 +8788,11 @@ four_bytes_267:
 	SHLQ  CL, R11
 	ORQ   R11, AX
 	VMOVQ AX, X12
-	JMP   loaded_270
+	JMP   loaded_282
 
-one_byte_268:
+one_byte_280:
 	TESTQ   R12, R12
-	JZ      no_bytes_269
+	JZ      no_bytes_281
 	MOVBLZX (SI), AX
 	MOVL    R12, CX
 	SHRL    $0x01, CX
@@ -8680,52 +8806,52 @@ one_byte_268:
 	SHLL    CL, R11
 	ORL     R11, AX
 	VMOVQ   AX, X12
-	JMP     loaded_270
+	JMP     loaded_282
 
-no_bytes_269:
+no_bytes_281:
 	VPXOR X12, X12, X12
 
-loaded_270:
+loaded_282:
 	XORL AX, AX
 
 short_loaded:
 	TESTB       $0x10, AL
-	JZ          alone_271
+	JZ          alone_283
 	VMOVDQU     -16(SI)(AX*1), X13
 	VINSERTI128 $0x01, X12, Y13, Y12
 
-alone_271:
+alone_283:
 	VMOVDQU Y12, 32(R9)
 	CMPQ    R12, $0x00000080
-	JHI     upper_half_272
+	JHI     upper_half_284
 	CMPQ    R12, $0x00000040
-	JHI     upper_half_273
+	JHI     upper_half_285
 	CMPQ    R12, $0x00000020
-	JHI     upper_half_274
+	JHI     upper_half_286
 	JMP     short_1
 
-upper_half_274:
+upper_half_286:
 	JMP short_2
 
-upper_half_273:
+upper_half_285:
 	CMPQ R12, $0x00000060
-	JHI  upper_half_275
+	JHI  upper_half_287
 	JMP  short_3
 
-upper_half_275:
+upper_half_287:
 	JMP short_4
 
-upper_half_272:
+upper_half_284:
 	CMPQ R12, $0x000000c0
-	JHI  upper_half_276
+	JHI  upper_half_288
 	CMPQ R12, $0x000000a0
-	JHI  upper_half_277
+	JHI  upper_half_289
 	JMP  short_5
 
-upper_half_277:
+upper_half_289:
 	JMP short_6
 
-upper_half_276:
+upper_half_288:
 	JMP short_7
 
 short_0:
@@ -8733,20 +8859,20 @@ short_0:
 	MOVL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_279
-	JE             twelve_rounds_278
+	JB             ten_rounds_291
+	JE             twelve_rounds_290
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VBROADCASTI128 32(R8), Y8
 	VAESENC        Y8, Y0, Y0
 
-twelve_rounds_278:
+twelve_rounds_290:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VBROADCASTI128 64(R8), Y8
 	VAESENC        Y8, Y0, Y0
 
-ten_rounds_279:
+ten_rounds_291:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VBROADCASTI128 96(R8), Y8
@@ -8776,8 +8902,8 @@ short_1:
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_281
-	JE             twelve_rounds_280
+	JB             ten_rounds_293
+	JE             twelve_rounds_292
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8785,7 +8911,7 @@ short_1:
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
 
-twelve_rounds_280:
+twelve_rounds_292:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8793,7 +8919,7 @@ twelve_rounds_280:
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
 
-ten_rounds_281:
+ten_rounds_293:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8839,34 +8965,34 @@ ten_rounds_281:
 	VAESENCLAST    Y15, Y1, Y1
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_282
+	JZ             alone_294
 	VMOVDQU        X1, (DI)
 	VEXTRACTI128   $0x01, Y1, X1
 
-alone_282:
+alone_294:
 	VMOVDQU X1, 32(R9)
 	CMPQ    DX, $0x10
-	JAE     whole_284
+	JAE     whole_296
 	CMPQ    DX, $0x08
-	JB      four_bytes_285
+	JB      four_bytes_297
 	MOVQ    32(R9), AX
 	MOVQ    AX, (DI)
 	MOVQ    24(R9)(DX*1), AX
 	MOVQ    AX, -8(DI)(DX*1)
-	JMP     stored_283
+	JMP     stored_295
 
-four_bytes_285:
+four_bytes_297:
 	CMPQ DX, $0x04
-	JB   one_byte_286
+	JB   one_byte_298
 	MOVL 32(R9), AX
 	MOVL AX, (DI)
 	MOVL 28(R9)(DX*1), AX
 	MOVL AX, -4(DI)(DX*1)
-	JMP  stored_283
+	JMP  stored_295
 
-one_byte_286:
+one_byte_298:
 	TESTQ DX, DX
-	JZ    stored_283
+	JZ    stored_295
 	MOVB  32(R9), AL
 	MOVB  AL, (DI)
 	MOVQ  DX, CX
@@ -8875,9 +9001,9 @@ one_byte_286:
 	MOVB  AL, (DI)(CX*1)
 	MOVB  31(R9)(DX*1), AL
 	MOVB  AL, -1(DI)(DX*1)
-	JMP   stored_283
+	JMP   stored_295
 
-whole_284:
+whole_296:
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
 	VPSHUFB   X12, X1, X1
@@ -8885,13 +9011,13 @@ whole_284:
 	VPBLENDVB X12, X13, X1, X1
 	VMOVDQU   X1, -16(DI)(DX*1)
 
-stored_283:
+stored_295:
 	CMPQ    trailer+40(FP), $0x00
-	JE      no_trailer_287
+	JE      no_trailer_299
 	MOVBLZX 32(R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
-no_trailer_287:
+no_trailer_299:
 	JMP finish_short
 
 short_2:
@@ -8901,8 +9027,8 @@ short_2:
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_289
-	JE             twelve_rounds_288
+	JB             ten_rounds_301
+	JE             twelve_rounds_300
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8912,7 +9038,7 @@ short_2:
 	VAESENC        Y8, Y1, Y1
 	VAESENC        Y8, Y2, Y2
 
-twelve_rounds_288:
+twelve_rounds_300:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8922,7 +9048,7 @@ twelve_rounds_288:
 	VAESENC        Y8, Y1, Y1
 	VAESENC        Y8, Y2, Y2
 
-ten_rounds_289:
+ten_rounds_301:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8990,11 +9116,11 @@ ten_rounds_289:
 	VAESENCLAST    Y15, Y2, Y2
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_290
+	JZ             alone_302
 	VMOVDQU        X2, 32(DI)
 	VEXTRACTI128   $0x01, Y2, X2
 
-alone_290:
+alone_302:
 	VMOVDQU   X2, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -9003,11 +9129,11 @@ alone_290:
 	VPBLENDVB X12, X13, X2, X2
 	VMOVDQU   X2, -16(DI)(DX*1)
 	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_292
+	JE        no_trailer_304
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+112(FP)
 
-no_trailer_292:
+no_trailer_304:
 	JMP finish_short
 
 short_3:
@@ -9018,8 +9144,8 @@ short_3:
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_294
-	JE             twelve_rounds_293
+	JB             ten_rounds_306
+	JE             twelve_rounds_305
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9031,7 +9157,7 @@ short_3:
 	VAESENC        Y8, Y2, Y2
 	VAESENC        Y8, Y3, Y3
 
-twelve_rounds_293:
+twelve_rounds_305:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9043,7 +9169,7 @@ twelve_rounds_293:
 	VAESENC        Y8, Y2, Y2
 	VAESENC        Y8, Y3, Y3
 
-ten_rounds_294:
+ten_rounds_306:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9133,11 +9259,11 @@ ten_rounds_294:
 	VAESENCLAST    Y15, Y3, Y3
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_295
+	JZ             alone_307
 	VMOVDQU        X3, 64(DI)
 	VEXTRACTI128   $0x01, Y3, X3
 
-alone_295:
+alone_307:
 	VMOVDQU   X3, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -9146,11 +9272,11 @@ alone_295:
 	VPBLENDVB X12, X13, X3, X3
 	VMOVDQU   X3, -16(DI)(DX*1)
 	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_297
+	JE        no_trailer_309
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+112(FP)
 
-no_trailer_297:
+no_trailer_309:
 	JMP finish_short
 
 short_4:
@@ -9162,8 +9288,8 @@ short_4:
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_299
-	JE             twelve_rounds_298
+	JB             ten_rounds_311
+	JE             twelve_rounds_310
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9177,7 +9303,7 @@ short_4:
 	VAESENC        Y8, Y3, Y3
 	VAESENC        Y8, Y4, Y4
 
-twelve_rounds_298:
+twelve_rounds_310:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9191,7 +9317,7 @@ twelve_rounds_298:
 	VAESENC        Y8, Y3, Y3
 	VAESENC        Y8, Y4, Y4
 
-ten_rounds_299:
+ten_rounds_311:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9303,11 +9429,11 @@ ten_rounds_299:
 	VAESENCLAST    Y15, Y4, Y4
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_300
+	JZ             alone_312
 	VMOVDQU        X4, 96(DI)
 	VEXTRACTI128   $0x01, Y4, X4
 
-alone_300:
+alone_312:
 	VMOVDQU   X4, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -9316,11 +9442,11 @@ alone_300:
 	VPBLENDVB X12, X13, X4, X4
 	VMOVDQU   X4, -16(DI)(DX*1)
 	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_302
+	JE        no_trailer_314
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+112(FP)
 
-no_trailer_302:
+no_trailer_314:
 	JMP finish_short
 
 short_5:
@@ -9333,8 +9459,8 @@ short_5:
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_304
-	JE             twelve_rounds_303
+	JB             ten_rounds_316
+	JE             twelve_rounds_315
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9350,7 +9476,7 @@ short_5:
 	VAESENC        Y8, Y4, Y4
 	VAESENC        Y8, Y5, Y5
 
-twelve_rounds_303:
+twelve_rounds_315:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9366,7 +9492,7 @@ twelve_rounds_303:
 	VAESENC        Y8, Y4, Y4
 	VAESENC        Y8, Y5, Y5
 
-ten_rounds_304:
+ten_rounds_316:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9500,11 +9626,11 @@ ten_rounds_304:
 	VAESENCLAST    Y15, Y5, Y5
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_305
+	JZ             alone_317
 	VMOVDQU        X5, 128(DI)
 	VEXTRACTI128   $0x01, Y5, X5
 
-alone_305:
+alone_317:
 	VMOVDQU   X5, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -9513,11 +9639,11 @@ alone_305:
 	VPBLENDVB X12, X13, X5, X5
 	VMOVDQU   X5, -16(DI)(DX*1)
 	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_307
+	JE        no_trailer_319
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+112(FP)
 
-no_trailer_307:
+no_trailer_319:
 	JMP finish_short
 
 short_6:
@@ -9531,8 +9657,8 @@ short_6:
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_309
-	JE             twelve_rounds_308
+	JB             ten_rounds_321
+	JE             twelve_rounds_320
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9550,7 +9676,7 @@ short_6:
 	VAESENC        Y8, Y5, Y5
 	VAESENC        Y8, Y6, Y6
 
-twelve_rounds_308:
+twelve_rounds_320:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9568,7 +9694,7 @@ twelve_rounds_308:
 	VAESENC        Y8, Y5, Y5
 	VAESENC        Y8, Y6, Y6
 
-ten_rounds_309:
+ten_rounds_321:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9724,11 +9850,11 @@ ten_rounds_309:
 	VAESENCLAST    Y15, Y6, Y6
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_310
+	JZ             alone_322
 	VMOVDQU        X6, 160(DI)
 	VEXTRACTI128   $0x01, Y6, X6
 
-alone_310:
+alone_322:
 	VMOVDQU   X6, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -9737,11 +9863,11 @@ alone_310:
 	VPBLENDVB X12, X13, X6, X6
 	VMOVDQU   X6, -16(DI)(DX*1)
 	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_312
+	JE        no_trailer_324
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+112(FP)
 
-no_trailer_312:
+no_trailer_324:
 	JMP finish_short
 
 short_7:
@@ -9756,8 +9882,8 @@ short_7:
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	VPXOR          vaesIndex<>+224(SB), Y8, Y7
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_314
-	JE             twelve_rounds_313
+	JB             ten_rounds_326
+	JE             twelve_rounds_325
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9777,7 +9903,7 @@ short_7:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-twelve_rounds_313:
+twelve_rounds_325:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9797,7 +9923,7 @@ twelve_rounds_313:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-ten_rounds_314:
+ten_rounds_326:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9975,11 +10101,11 @@ ten_rounds_314:
 	VAESENCLAST    Y15, Y7, Y7
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_315
+	JZ             alone_327
 	VMOVDQU        X7, 192(DI)
 	VEXTRACTI128   $0x01, Y7, X7
 
-alone_315:
+alone_327:
 	VMOVDQU   X7, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -9988,11 +10114,11 @@ alone_315:
 	VPBLENDVB X12, X13, X7, X7
 	VMOVDQU   X7, -16(DI)(DX*1)
 	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_317
+	JE        no_trailer_329
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+112(FP)
 
-no_trailer_317:
+no_trailer_329:
 finish_short:
 	VEXTRACTI128 $0x01, Y9, X15
 	VPXOR        X15, X9, X9
@@ -10030,9 +10156,9 @@ finish_short:
 
 finish:
 	CMPQ s+96(FP), $0x00
-	JE   no_seam_318
+	JE   no_seam_330
 	CMPQ 472(SP), $0x00
-	JE   no_seam_318
+	JE   no_seam_330
 	LEAQ 216(SP), AX
 	ANDQ $-64, AX
 	MOVQ 472(SP), DX
@@ -10040,12 +10166,12 @@ finish:
 	MOVQ 480(SP), DI
 	MOVQ 488(SP), R13
 
-move_out_319:
+move_out_331:
 	SUBQ    R13, DX
 	CMPQ    AX, DI
-	JE      moved_321
+	JE      moved_333
 	CMPQ    R13, $0x00000080
-	JB      less_322
+	JB      less_334
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(AX), Y0
@@ -10062,11 +10188,11 @@ move_out_319:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_321
+	JMP     moved_333
 
-less_322:
+less_334:
 	CMPQ    R13, $0x00000040
-	JB      less_323
+	JB      less_335
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(AX), Y0
@@ -10075,71 +10201,71 @@ less_322:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_321
+	JMP     moved_333
 
-less_323:
+less_335:
 	CMPQ    R13, $0x00000020
-	JB      less_324
+	JB      less_336
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_321
+	JMP     moved_333
 
-less_324:
+less_336:
 	CMPQ    R13, $0x00000010
-	JB      less_325
+	JB      less_337
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_321
+	JMP     moved_333
 
-less_325:
+less_337:
 	CMPQ R13, $0x00000008
-	JB   less_326
+	JB   less_338
 	MOVQ (AX), CX
 	MOVQ CX, (DI)
 	MOVQ -8(AX)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_321
+	JMP  moved_333
 
-less_326:
+less_338:
 	CMPQ R13, $0x00000004
-	JB   less_327
+	JB   less_339
 	MOVL (AX), CX
 	MOVL CX, (DI)
 	MOVL -4(AX)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_321
+	JMP  moved_333
 
-less_327:
+less_339:
 	CMPQ R13, $0x00000002
-	JB   less_328
+	JB   less_340
 	MOVW (AX), CX
 	MOVW CX, (DI)
 	MOVW -2(AX)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_321
+	JMP  moved_333
 
-less_328:
+less_340:
 	TESTQ R13, R13
-	JZ    moved_321
+	JZ    moved_333
 	MOVB  (AX), CL
 	MOVB  CL, (DI)
 
-moved_321:
+moved_333:
 	ADDQ  R13, AX
 	TESTQ DX, DX
-	JZ    moved_out_320
+	JZ    moved_out_332
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_330
+	JNZ   taken_342
 
-empty_329:
+empty_341:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      moved_out_320
+	JZ      moved_out_332
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -10149,18 +10275,18 @@ empty_329:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_329
+	JZ      empty_341
 
-taken_330:
+taken_342:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
 	MOVQ    144(SP), DI
 	ADDQ    R13, 144(SP)
 	SUBQ    R13, 152(SP)
-	JMP     move_out_319
+	JMP     move_out_331
 
-moved_out_320:
-no_seam_318:
+moved_out_332:
+no_seam_330:
 	VPXOR        Y11, Y9, Y15
 	VPXOR        Y15, Y10, Y10
 	VEXTRACTI128 $0x01, Y9, X15

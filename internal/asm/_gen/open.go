@@ -45,7 +45,7 @@ func (d design) openKernel() {
 	p.rounds(p.state[mask:], p.hashMemory(at(p.src, -text*p.width), text, batchVectors))
 	p.loadLastKey()
 	move(p.lastRoundOfMask(p.state[mask]), p.frame.mask)
-	p.cryptVectors(p.state[text:])
+	p.cryptVectors(p.state[text:], 0)
 	p.moveOn(p.firstBatchSize())
 	p.nextBatch(suspend)
 
@@ -57,7 +57,7 @@ func (d design) openKernel() {
 	p.counters(0, batchVectors)
 	p.rounds(p.state[:], p.hashMemory(at(p.src, 0), 0, batchVectors))
 	p.loadLastKey()
-	p.cryptVectors(p.state[:])
+	p.cryptVectors(p.state[:], 0)
 	p.moveOn(p.batchSize())
 	p.nextBatch(suspend)
 	CMPQ(p.left, operand.U32(p.batchSize()))
@@ -202,7 +202,7 @@ func (p plan) hashShort(n int) []step {
 func (p plan) openRest(state []vec) {
 	p.loadLastKey()
 	n := len(state) - 1
-	p.cryptVectors(state[:n])
+	p.cryptVectors(state[:n], 0)
 
 	x := state[n]
 	p.lastRound(x, p.frame.partial)

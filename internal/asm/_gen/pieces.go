@@ -169,6 +169,40 @@ func (w walk) move(from, to reg.GPPhysical) {
 type sealRuns struct {
 	walk
 	src, dst, left reg.GPPhysical // as in the kernel's plan
+
+	// head is where batch 0 reads its first vector of text: src, but for begin.
+	head reg.GPPhysical
+}
+
+// start makes the first batch's text, of size bytes, ready for first, where it
+// is sealed: the run if it has so much, else a batch with a seam. If that ends
+// in the first vector, as behind a header, only this vector is put together, at
+// its place in the output.
+func (w sealRuns) start(size int, first string) {
+	whole, seam := newLabel("whole_"), newLabel("seam_")
+	CMPQ(w.left, operand.U32(size))
+	JAE(target(whole))
+	CMPQ(w.left, operand.U8(w.x.Size()))
+	JA(target(seam))
+	w.take(seam)
+	CMPQ(w.n, operand.U32(size))
+	JB(target(seam))
+	MOVQ(w.left, w.n)
+	w.move(w.src, w.dst)
+	MOVQ(w.text, w.src)
+	VMOVDQU(at(w.src, 0), w.x)
+	VMOVDQU(w.x, operand.Mem{Base: w.dst, Index: w.left, Scale: 1})
+	// The run goes back to where its text would begin.
+	SUBQ(w.left, w.src)
+	ADDQ(w.size, w.left)
+	MOVQ(operand.U32(0), w.size)
+	MOVQ(w.dst, w.head)
+	JMP(target(first))
+	Label(seam)
+	w.fill(size)
+	Label(whole)
+	MOVQ(w.src, w.head)
+	JMP(target(first))
 }
 
 // next goes on to the next run, or a batch of size bytes with a seam, if there

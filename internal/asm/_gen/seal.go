@@ -132,10 +132,11 @@ func (p plan) moveOn(n int) {
 	SUBQ(operand.U32(n), p.left)
 }
 
-// cryptVectors finishes vectors of whole text: state[i] + text goes from src to
-// dst, offset 0 for the first one.
-func (p plan) cryptVectors(state []vec) {
-	for i, x := range state {
+// cryptVectors finishes vectors of whole text, from the given one on: state[i] +
+// text goes from src to dst, offset 0 for vector 0.
+func (p plan) cryptVectors(state []vec, from int) {
+	for i := from; i < len(state); i++ {
+		x := state[i]
 		p.lastRound(x, at(p.src, i*p.width))
 		move(x, at(p.dst, i*p.width))
 	}
@@ -160,7 +161,7 @@ func (d design) sealKernel() {
 	p := d.plan()
 	p.enter()
 
-	runs := sealRuns{p.walk(), p.src, p.dst, p.left}
+	runs := sealRuns{p.walk(), p.src, p.dst, p.left, p.last}
 
 	mask, text := p.maskVector(), p.firstText()
 	trailerSize := func(to operand.Op) {
@@ -176,13 +177,14 @@ func (d design) sealKernel() {
 	CMPQ(p.t1, operand.U32(p.firstBatchSize()))
 	JBE(target("short"))
 	p.textSlots()
+	MOVQ(p.src, runs.head)
 
 	// encrypt is a batch, with steps woven in.
 	encrypt := func(steps []step) {
 		p.counters(0, batchVectors)
 		p.rounds(p.state[:], steps)
 		p.loadLastKey()
-		p.cryptVectors(p.state[:])
+		p.cryptVectors(p.state[:], 0)
 		p.moveOn(p.batchSize())
 	}
 	// finish writes the tag behind the last p.t1 bytes of text, and leaves.
@@ -202,7 +204,9 @@ func (d design) sealKernel() {
 	p.rounds(p.state[mask:], nil)
 	p.loadLastKey()
 	move(p.lastRoundOfMask(p.state[mask]), p.frame.mask)
-	p.cryptVectors(p.state[text:])
+	p.lastRound(p.state[text], at(runs.head, 0))
+	move(p.state[text], at(p.dst, 0))
+	p.cryptVectors(p.state[text:], 1)
 	p.moveOn(p.firstBatchSize())
 
 	Label("second_batch")
@@ -267,10 +271,7 @@ func (d design) sealKernel() {
 	CMPL(at(p.t0, streamCounter), operand.U8(0))
 	JNE(target("continue"))
 	ADDQ(operand.U8(2), p.slots)
-	CMPQ(p.left, operand.U32(p.firstBatchSize()))
-	JAE(target("first_batch"))
-	runs.fill(p.firstBatchSize())
-	JMP(target("first_batch"))
+	runs.start(p.firstBatchSize(), "first_batch")
 	Label("continue")
 	p.continueStream()
 	CMPQ(p.left, operand.U32(p.batchSize()))
@@ -331,7 +332,7 @@ func (p plan) sealRest(state []vec) {
 	}
 	p.loadLastKey()
 	n := len(state) - 1
-	p.cryptVectors(state[:n])
+	p.cryptVectors(state[:n], 0)
 
 	x := state[n]
 	p.lastRound(x, p.frame.partial)

@@ -5,6 +5,7 @@ import (
 
 	. "github.com/mmcloughlin/avo/build"
 	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
 )
 
 // enter loads what every call needs.
@@ -112,7 +113,7 @@ func (p zmm) sealKernel() {
 		MOVQ(arg("trailer"), to)
 		SHRQ(operand.U8(8), to)
 	}
-	runs := sealRuns{p.walk(), p.src, p.dst, p.left}
+	runs := sealRuns{p.walk(), p.src, p.dst, p.left, p.size}
 	p.enter()
 	MOVQ(arg("s"), p.t0)
 	TESTQ(p.t0, p.t0)
@@ -121,6 +122,7 @@ func (p zmm) sealKernel() {
 	CMPQ(p.size, operand.U32(zmmFirstBatchSize))
 	JBE(target("one_batch"))
 	p.textSlots()
+	MOVQ(p.src, runs.head)
 
 	Label("first_batch")
 	p.loadLong()
@@ -129,14 +131,14 @@ func (p zmm) sealKernel() {
 	LEAQ(deltas, p.deltas)
 	XORL(p.batch.As32(), p.batch.As32())
 	p.rounds(zmmVectors, p.nextCounters())
-	p.sealVectors(zmmVectors, true, p.text)
+	p.sealVectors(zmmVectors, runs.head, p.text)
 	p.moveOn(zmmFirstBatchSize)
 	JMP(target("next"))
 
 	align()
 	Label("batch")
 	p.rounds(zmmVectors, append(p.nextCounters(), p.hash(p.text[:], 0)...))
-	p.sealVectors(zmmVectors, false, p.text)
+	p.sealVectors(zmmVectors, nil, p.text)
 	p.moveOn(zmmBatchSize)
 	ADDQ(operand.U32(zmmBatchSize), p.power)
 	CMPQ(p.power, p.end)
@@ -184,10 +186,7 @@ func (p zmm) sealKernel() {
 	CMPL(at(p.t0, streamCounter), operand.U8(0))
 	JNE(target("continue"))
 	ADDQ(operand.U8(2), p.slots)
-	CMPQ(p.left, operand.U32(zmmFirstBatchSize))
-	JAE(target("first_batch"))
-	runs.fill(zmmFirstBatchSize)
-	JMP(target("first_batch"))
+	runs.start(zmmFirstBatchSize, "first_batch")
 	Label("continue")
 	p.continueStream()
 	CMPQ(p.left, operand.U32(zmmBatchSize))
@@ -195,7 +194,7 @@ func (p zmm) sealKernel() {
 	runs.fill(zmmBatchSize)
 	Label("continue_whole")
 	p.rounds(zmmVectors, p.nextCounters())
-	p.sealVectors(zmmVectors, false, p.text)
+	p.sealVectors(zmmVectors, nil, p.text)
 	p.addCarry(p.text[0])
 	p.moveOn(zmmBatchSize)
 	JMP(target("next"))
@@ -247,13 +246,14 @@ func (p zmm) sealKernel() {
 }
 
 // sealVectors finishes the first n vectors of the batch, which are whole: output
-// goes to dst and, its bytes reversed, to text. first says whether this is batch
-// 0 of the text.
-func (p zmm) sealVectors(n int, first bool, text [zmmVectors]vec) {
+// goes to dst and, its bytes reversed, to text. In batch 0 of the text, head is
+// where the text of vector 0 is; elsewhere it is nil.
+func (p zmm) sealVectors(n int, head reg.GPPhysical, text [zmmVectors]vec) {
+	first := head != nil
 	for i, x := range p.state[:n] {
 		src, dst := at(p.src, textOffset(i, first)), at(p.dst, textOffset(i, first))
 		if first && i == 0 {
-			loadHigh(src, p.x)
+			loadHigh(at(head, 0), p.x)
 			p.lastRound(0, p.x)
 			p.keepMask()
 			storeHigh(x, dst)
@@ -287,7 +287,11 @@ func (p zmm) loadLast(n int, first bool) {
 // sealRest finishes the last n vectors of text and leaves them in p.state,
 // reversed, with zeros behind the text.
 func (p zmm) sealRest(n int, first bool) {
-	p.sealVectors(n-1, first, p.state)
+	var head reg.GPPhysical
+	if first {
+		head = p.src
+	}
+	p.sealVectors(n-1, head, p.state)
 
 	i := n - 1
 	x, dst := p.state[i], at(p.dst, textOffset(i, first))
