@@ -136,7 +136,7 @@ func isTimeout(err error) bool {
 func TestGoReadsNoMore(t *testing.T) {
 	for _, client := range []bool{false, true} {
 		seen := see(t, client)
-		s, o, err := seen.transport().handOver(record.SealerConfig{}, seen.suite.ID(), client)
+		s, o, err := seen.handOver()
 		if err != nil {
 			t.Errorf("client %v: %v", client, err)
 			continue

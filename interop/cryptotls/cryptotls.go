@@ -37,7 +37,7 @@ type Options struct {
 
 	// MaxHandshakes is how many connections a [Listener] has in their handshake,
 	// or waiting for Accept after it, at the same time. Zero is
-	// [DefaultMaxHandshakes].
+	// [DefaultMaxHandshakes], which says what each of them can cost.
 	MaxHandshakes int
 
 	// HandshakeError is told of each connection whose handshake failed on a
@@ -100,7 +100,7 @@ func Client(ctx context.Context, conn net.Conn, config *tls.Config, o *Options) 
 	if o == nil {
 		o = new(Options)
 	}
-	t := newTransport(conn)
+	t := newTransport(conn, true)
 	cfg := o.clientConfig(config, t)
 	c, err := o.handshake(ctx, t, tls.Client(t, cfg), cfg, true)
 	if err != nil {
@@ -132,7 +132,7 @@ func Server(ctx context.Context, conn net.Conn, config *tls.Config, o *Options) 
 
 // server is Server without closing conn.
 func (o *Options) server(ctx context.Context, conn net.Conn, config *tls.Config, http2 bool) (net.Conn, error) {
-	t := newTransport(conn)
+	t := newTransport(conn, false)
 	c := o.serverConfig(config, t, http2)
 	return o.handshake(ctx, t, tls.Server(t, c), c, false)
 }
@@ -140,7 +140,7 @@ func (o *Options) server(ctx context.Context, conn net.Conn, config *tls.Config,
 // handshake does the handshake of tc over t and takes the connection over. It
 // does not close the connection on an error.
 func (o *Options) handshake(ctx context.Context, t *transport, tc *tls.Conn, config *tls.Config, client bool) (net.Conn, error) {
-	defer t.log.wipe()
+	defer t.wipe()
 	if !o.AllowTLS12 && config.MaxVersion != 0 && config.MaxVersion < tls.VersionTLS13 {
 		return nil, fmt.Errorf("%w: MaxVersion excludes TLS 1.3", ErrVersion)
 	}
@@ -155,7 +155,7 @@ func (o *Options) handshake(ctx context.Context, t *transport, tc *tls.Conn, con
 		t.end(phasePassing)
 		return tc, nil
 	}
-	sealer, opener, err := t.handOver(o.Sealer, state.CipherSuite, client)
+	sealer, opener, err := t.handOver(o.Sealer, state.CipherSuite)
 	if err != nil {
 		t.end(phaseOver)
 		return nil, err

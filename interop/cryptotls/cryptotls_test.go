@@ -289,7 +289,7 @@ func TestAbandonedConn(t *testing.T) {
 				return goClient(clientConfig())(testContext(t), theirs)
 			})
 			wire := &spy{Conn: mine}
-			tr := newTransport(wire)
+			tr := newTransport(wire, tt.client)
 			o := new(Options)
 			var config *tls.Config
 			var abandoned *tls.Conn
@@ -302,6 +302,7 @@ func TestAbandonedConn(t *testing.T) {
 				config = o.serverConfig(serverConfig(), tr, true)
 				abandoned = tls.Server(tr, config)
 			}
+			streams := []*stream{tr.sent, tr.received}
 			conn, err := o.handshake(testContext(t), tr, abandoned, config, tt.client)
 			if err != nil {
 				t.Fatal(err)
@@ -338,6 +339,11 @@ func TestAbandonedConn(t *testing.T) {
 			if tr.sent != nil || tr.received != nil || tr.log != (keyLog{}) {
 				t.Error("secrets or records of the handshake were kept")
 			}
+			for i, s := range streams {
+				if s.opener.Suite() != nil || s.opener.Err() != record.ErrClosed || s.buf != nil || s.sealed != nil {
+					t.Errorf("keys or records of stream %d were kept", i)
+				}
+			}
 		})
 	}
 }
@@ -346,7 +352,7 @@ func TestAbandonedConn(t *testing.T) {
 // connection that replaced it is in use, for the race detector.
 func TestAbandonedConnRace(t *testing.T) {
 	c, s := tcpPair(t)
-	tr := newTransport(s)
+	tr := newTransport(s, false)
 	o := new(Options)
 	config := o.serverConfig(serverConfig(), tr, true)
 	abandoned := tls.Server(tr, config)

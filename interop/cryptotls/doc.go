@@ -16,13 +16,12 @@
 // The traffic secrets come through the documented key log hook
 // ([tls.Config].KeyLogWriter), which the package sets in a clone of the config;
 // the user's own KeyLogWriter still gets its lines. crypto/tls is given the
-// records of the handshake one at a time and nothing behind them, and all it
-// reads and writes is kept until the handshake is done. Then each record of both
-// directions is opened again, at the sequence number that its place gives it, up
-// to the Finished message and beyond: that is how many records crypto/tls has
-// sealed under the application keys, which a server does for its session
-// tickets, and that it has opened none. If anything about it is unexpected,
-// there is no connection but [ErrHandover]. The copies of secrets are then
+// records of the handshake one at a time and nothing behind them, and each record
+// of both directions is opened as it passes, at the sequence number that its place
+// gives it, up to the Finished message and beyond: that is how many records
+// crypto/tls has sealed under the application keys, which a server does for its
+// session tickets, and that it has opened none. If anything about it is
+// unexpected, there is no connection but [ErrHandover]. The copies of secrets are then
 // erased; crypto/tls's own are out of reach and left to the garbage collector.
 //
 // Every connection has its own clone of the config. Session ticket keys survive

@@ -7,6 +7,7 @@ import (
 
 	"example.com/splitseal/aead"
 	"example.com/splitseal/record"
+	"golang.org/x/crypto/cryptobyte"
 )
 
 // ErrHandover says that the connection was set up but could not be taken over:
@@ -15,6 +16,7 @@ import (
 var ErrHandover = errors.New("cryptotls: connection cannot be taken over from crypto/tls")
 
 var (
+	errSuite        = errors.New("not the cipher suite of the ServerHello, or unknown")
 	errNoFinished   = errors.New("no Finished message")
 	errRest         = errors.New("handshake ends inside a record or a message")
 	errEarlyData    = errors.New("application data in the handshake")
@@ -29,84 +31,198 @@ type sealedRecord struct {
 	content []byte
 }
 
-// sealedRecords opens all records of stream, one direction of a handshake from
-// its first byte on, first those without keys, then those under the handshake
+// stream opens the records of one direction of a handshake, from its first byte
+// on, as they pass: first those without keys, then those under the handshake
 // traffic secret, and behind the Finished message those under the application
-// traffic secret, which it returns. Each record must open, at the sequence
-// number that its place gives it, so the length of the result is the sequence
-// number of the next record, whatever this version of crypto/tls does.
+// traffic secret, which it keeps. Each record must open, at the sequence number
+// that its place gives it, so the length of sealed is the sequence number of the
+// next record, whatever this version of crypto/tls does.
 //
-// It overwrites stream. It returns an error if a record does not open, if the
-// stream does not reach a Finished message that ends its record, or if anything
-// but NewSessionTicket messages follows.
-func sealedRecords(stream []byte, suite *aead.Suite, handshake, application []byte) ([]sealedRecord, error) {
-	o := record.NewOpener(record.OpenerConfig{})
-	defer o.Wipe()
-	o.AllowChangeCipherSpec(true)
-	messages := record.NewHandshakeReader(maxMessageSize)
-	finished := false
-	var sealed []sealedRecord
-	for len(stream) > 0 {
-		if o.Epoch() == record.EpochPlaintext && record.ContentType(stream[0]) == record.ContentTypeApplicationData {
-			if err := o.SetTrafficSecret(record.EpochHandshake, suite, handshake); err != nil {
-				return nil, err
-			}
+// Of other records it keeps nothing, and the one that is partly through.
+type stream struct {
+	t       *transport
+	secrets direction
+
+	opener   *record.Opener
+	buf      []byte // the record that is partly through
+	need     int    // bytes missing from it, or from its header
+	messages messages
+	finished bool
+	sealed   []sealedRecord
+	alert    record.Alert // that came without keys, and ended the stream
+	err      error        // why the stream cannot be followed
+}
+
+func newStream(t *transport, secrets direction) *stream {
+	s := &stream{t: t, secrets: secrets, opener: record.NewOpener(record.OpenerConfig{}), need: record.HeaderSize}
+	s.opener.AllowChangeCipherSpec(true)
+	return s
+}
+
+// add takes what follows in the stream.
+func (s *stream) add(p []byte) {
+	for len(p) > 0 && s.err == nil {
+		n := min(s.need, len(p))
+		s.buf = append(s.buf, p[:n]...)
+		p = p[n:]
+		if s.need -= n; s.need == 0 {
+			s.need, s.err = s.open()
 		}
-		if finished && o.Epoch() == record.EpochHandshake {
-			if err := o.SetTrafficSecret(record.EpochApplication, suite, application); err != nil {
-				return nil, err
-			}
-		}
-		var wire []byte
-		if o.Epoch() == record.EpochApplication {
-			wire = bytes.Clone(stream)
-		}
-		rec, need, err := o.Open(stream)
-		switch {
-		case err != nil:
-			return nil, err
-		case need > 0:
-			return nil, errRest
-		case rec.Dropped:
-		case rec.Type == record.ContentTypeHandshake:
-			if err := messages.Append(rec.Content); err != nil {
-				return nil, err
-			}
-			for {
-				msg, err := messages.Next()
-				if err != nil {
-					return nil, err
-				}
-				if msg == nil {
-					break
-				}
-				if finished && msg[0] != typeNewSessionTicket {
-					return nil, errNoTicket
-				}
-				finished = finished || msg[0] == typeFinished
-				// "Handshake messages MUST NOT span key changes."
-				// (RFC 9846, Section 5.1)
-				if finished && o.Epoch() != record.EpochApplication && !messages.Empty() {
-					return nil, errRest
-				}
-			}
-		case rec.Type == record.ContentTypeApplicationData:
-			return nil, errEarlyData
-		case o.Err() != nil:
-			return nil, errEarlyAlert // user_canceled, which some clients send, ends nothing
-		}
-		if wire != nil {
-			sealed = append(sealed, sealedRecord{wire: wire[:rec.Size], content: rec.Content})
-		}
-		stream = stream[rec.Size:]
 	}
-	if !finished {
+	if s.err != nil {
+		s.wipe()
+	}
+}
+
+// open opens the record in buf, or says how much of it is missing.
+func (s *stream) open() (need int, err error) {
+	o := s.opener
+	if o.Epoch() == record.EpochPlaintext && record.ContentType(s.buf[0]) == record.ContentTypeApplicationData {
+		if err := s.setSecret(record.EpochHandshake, s.secrets.handshake); err != nil {
+			return 0, err
+		}
+	}
+	if s.finished && o.Epoch() == record.EpochHandshake {
+		if err := s.setSecret(record.EpochApplication, s.secrets.application); err != nil {
+			return 0, err
+		}
+	}
+	var wire []byte
+	if o.Epoch() == record.EpochApplication && len(s.buf) == recordSize(s.buf) {
+		wire = bytes.Clone(s.buf)
+	}
+	rec, need, err := o.Open(s.buf)
+	if err != nil || need > 0 {
+		return need, err
+	}
+	switch {
+	case rec.Dropped:
+	case rec.Type == record.ContentTypeHandshake:
+		err = s.handshake(rec.Content)
+	case rec.Type == record.ContentTypeApplicationData:
+		err = errEarlyData
+	case o.Err() != nil: // not after user_canceled, which some clients send
+		if o.Epoch() == record.EpochPlaintext {
+			s.alert = record.Alert(rec.Content[1])
+		}
+		err = errEarlyAlert
+	}
+	if wire != nil {
+		s.sealed = append(s.sealed, sealedRecord{wire: wire, content: bytes.Clone(rec.Content)})
+	}
+	clear(s.buf)
+	s.buf = s.buf[:0]
+	return record.HeaderSize, err
+}
+
+// handshake takes the content of a handshake record.
+func (s *stream) handshake(content []byte) error {
+	for len(content) > 0 {
+		var ends bool
+		if content, ends = s.messages.take(content); !ends {
+			return nil
+		}
+		typ := s.messages.start[0]
+		if s.finished && typ != typeNewSessionTicket {
+			return errNoTicket
+		}
+		s.finished = s.finished || typ == typeFinished && s.opener.Epoch() == record.EpochHandshake
+		// "Handshake messages MUST NOT span key changes." (RFC 9846, Section 5.1)
+		if s.finished && s.opener.Epoch() == record.EpochHandshake && len(content) > 0 {
+			return errRest
+		}
+		if typ == typeServerHello && s.secrets == fromServer {
+			// The second one, behind a HelloRetryRequest, names the same.
+			s.t.suite = aead.SuiteByID(s.messages.cipherSuite())
+		}
+	}
+	return nil
+}
+
+// setSecret installs the next keys. crypto/tls has logged their secret before it
+// reads or writes under them.
+func (s *stream) setSecret(epoch record.Epoch, kind secretKind) error {
+	secret := s.t.log.get(kind)
+	if secret == nil {
+		return errNoSecret
+	}
+	if s.t.suite == nil {
+		return errSuite
+	}
+	return s.opener.SetTrafficSecret(epoch, s.t.suite, secret)
+}
+
+// records returns the records under application keys. It returns an error if a
+// record did not open, if the stream does not reach a Finished message that ends
+// its record, if anything but NewSessionTicket messages follows, or if it ends
+// inside a record or a message.
+func (s *stream) records() ([]sealedRecord, error) {
+	switch {
+	case s.err != nil:
+		return nil, s.err
+	case !s.finished:
 		return nil, errNoFinished
-	}
-	if !messages.Empty() {
+	case len(s.buf) > 0 || s.messages.have > 0:
 		return nil, errRest
+	case s.t.log.get(s.secrets.application) == nil:
+		return nil, errNoSecret
 	}
-	return sealed, nil
+	return s.sealed, nil
+}
+
+// wipe erases the keys and what was kept.
+func (s *stream) wipe() {
+	s.opener.Wipe()
+	clear(s.buf[:cap(s.buf)])
+	for _, r := range s.sealed {
+		clear(r.content)
+	}
+	s.buf, s.sealed = nil, nil
+}
+
+// messages finds where handshake messages end, without keeping more of one than
+// its start.
+type messages struct {
+	start [startSize]byte // of the message that is partly through or has just ended
+	have  int             // bytes seen of the one that is partly through
+	size  int             // of the one that has just ended, its header included
+}
+
+// take takes what belongs to one message from content, and reports whether that
+// ends there.
+func (m *messages) take(content []byte) (rest []byte, ends bool) {
+	size := messageHeaderSize
+	for {
+		if m.have >= messageHeaderSize {
+			size = messageHeaderSize + int(m.start[1])<<16 + int(m.start[2])<<8 + int(m.start[3])
+		}
+		n := min(size-m.have, len(content))
+		if m.have < startSize {
+			copy(m.start[m.have:], content[:n])
+		}
+		m.have += n
+		content = content[n:]
+		switch {
+		case m.have < size:
+			return nil, false
+		case n > 0 && m.have == messageHeaderSize:
+			// Now the size is known.
+		default:
+			m.have, m.size = 0, size
+			return content, true
+		}
+	}
+}
+
+// cipherSuite returns the cipher suite of the ServerHello that has just ended, or
+// zero.
+func (m *messages) cipherSuite() (id uint16) {
+	s := cryptobyte.String(m.start[:min(m.size, startSize)])
+	var session cryptobyte.String
+	if !s.Skip(messageHeaderSize+2+randomSize) || !s.ReadUint8LengthPrefixed(&session) || !s.ReadUint16(&id) {
+		return 0
+	}
+	return id
 }
 
 // newSealer returns the write state of a side that has sent the given records
@@ -142,20 +258,15 @@ func newSealer(cfg record.SealerConfig, suite *aead.Suite, secret []byte, sent [
 
 // handOver makes the write and the read state of a connection whose handshake
 // is done, from what t saw of it. All it keeps of the secrets is in them.
-func (t *transport) handOver(cfg record.SealerConfig, cipherSuite uint16, client bool) (*record.Sealer, *record.Opener, error) {
-	suite := aead.SuiteByID(cipherSuite)
-	if suite == nil {
-		return nil, nil, fmt.Errorf("%w: unknown cipher suite %#04x", ErrHandover, cipherSuite)
+func (t *transport) handOver(cfg record.SealerConfig, cipherSuite uint16) (*record.Sealer, *record.Opener, error) {
+	if t.suite == nil || t.suite.ID() != cipherSuite {
+		return nil, nil, fmt.Errorf("%w: %w: %#04x", ErrHandover, errSuite, cipherSuite)
 	}
-	ours, theirs := direction{clientHandshake, clientApplication}, direction{serverHandshake, serverApplication}
-	if !client {
-		ours, theirs = theirs, ours
-	}
-	sealer, err := t.sealer(cfg, suite, ours)
+	sealer, err := t.sealer(cfg)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: sent records: %w", ErrHandover, err)
 	}
-	opener, err := t.opener(suite, theirs)
+	opener, err := t.opener()
 	if err != nil {
 		sealer.Wipe()
 		return nil, nil, fmt.Errorf("%w: received records: %w", ErrHandover, err)
@@ -166,16 +277,21 @@ func (t *transport) handOver(cfg record.SealerConfig, cipherSuite uint16, client
 // direction names the secrets of one direction.
 type direction struct{ handshake, application secretKind }
 
-func (t *transport) sealer(cfg record.SealerConfig, suite *aead.Suite, d direction) (*record.Sealer, error) {
-	sent, err := t.records(t.sent, suite, d)
+var (
+	fromClient = direction{clientHandshake, clientApplication}
+	fromServer = direction{serverHandshake, serverApplication}
+)
+
+func (t *transport) sealer(cfg record.SealerConfig) (*record.Sealer, error) {
+	sent, err := t.sent.records()
 	if err != nil {
 		return nil, err
 	}
-	return newSealer(cfg, suite, t.log.get(d.application), sent)
+	return newSealer(cfg, t.suite, t.log.get(t.sent.secrets.application), sent)
 }
 
-func (t *transport) opener(suite *aead.Suite, d direction) (*record.Opener, error) {
-	received, err := t.records(t.received, suite, d)
+func (t *transport) opener() (*record.Opener, error) {
+	received, err := t.received.records()
 	if err != nil {
 		return nil, err
 	}
@@ -185,40 +301,27 @@ func (t *transport) opener(suite *aead.Suite, d direction) (*record.Opener, erro
 		return nil, errors.New("crypto/tls read records behind the handshake")
 	}
 	o := record.NewOpener(record.OpenerConfig{})
-	if err := o.SetTrafficSecret(record.EpochApplication, suite, t.log.get(d.application)); err != nil {
+	if err := o.SetTrafficSecret(record.EpochApplication, t.suite, t.log.get(t.received.secrets.application)); err != nil {
 		return nil, err
 	}
 	return o, nil
 }
 
-func (t *transport) records(stream []byte, suite *aead.Suite, d direction) ([]sealedRecord, error) {
-	handshake, application := t.log.get(d.handshake), t.log.get(d.application)
-	if handshake == nil || application == nil {
-		return nil, errNoSecret
-	}
-	return sealedRecords(stream, suite, handshake, application)
-}
-
 // refusedVersion reports whether the handshake ended with a protocol_version
 // alert, from either side.
 func (t *transport) refusedVersion() bool {
-	for _, stream := range [][]byte{t.sent, t.received} {
-		const size = record.HeaderSize + 2
-		if n := len(stream) - size; n >= 0 &&
-			record.ContentType(stream[n]) == record.ContentTypeAlert &&
-			record.Alert(stream[len(stream)-1]) == record.AlertProtocolVersion {
-			return true
-		}
-	}
-	return false
+	return t.sent.alert == record.AlertProtocolVersion || t.received.alert == record.AlertProtocolVersion
 }
 
 // From RFC 9846, Section 4.
 const (
+	typeServerHello      = 2
 	typeNewSessionTicket = 4
 	typeFinished         = 20
-)
 
-// maxMessageSize is the largest handshake message that crypto/tls takes, a
-// certificate message of 256 KiB; it sends no longer tickets than 64 KiB.
-const maxMessageSize = 1 << 18
+	messageHeaderSize = 4
+
+	// startSize is how far into a ServerHello its cipher suite reaches, behind
+	// legacy_version, random and a session id of at most 32 bytes.
+	startSize = messageHeaderSize + 2 + randomSize + 1 + 32 + 2
+)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -17,13 +18,59 @@ import (
 
 // handshakeSeen is what a transport saw of a handshake.
 type handshakeSeen struct {
+	client         bool
 	sent, received []byte
 	log            keyLog
 	suite          *aead.Suite
 }
 
+// clone returns a copy of h to be changed.
+func (h *handshakeSeen) clone() *handshakeSeen {
+	c := *h
+	c.sent, c.received = slices.Clone(h.sent), slices.Clone(h.received)
+	return &c
+}
+
+// transport returns a transport that has seen h, in pieces of a few bytes.
 func (h *handshakeSeen) transport() *transport {
-	return &transport{sent: slices.Clone(h.sent), received: slices.Clone(h.received), log: h.log}
+	tr := newTransport(nil, h.client)
+	tr.log = h.log
+	add := func(s *stream, b []byte) {
+		for i := 0; len(b) > 0; i++ {
+			n := min(1+i%7, len(b))
+			s.add(b[:n])
+			b = b[n:]
+		}
+	}
+	if h.client { // the ServerHello first
+		add(tr.received, h.received)
+		add(tr.sent, h.sent)
+	} else {
+		add(tr.sent, h.sent)
+		add(tr.received, h.received)
+	}
+	return tr
+}
+
+func (h *handshakeSeen) handOver() (*record.Sealer, *record.Opener, error) {
+	return h.transport().handOver(record.SealerConfig{}, h.suite.ID())
+}
+
+// tap keeps what crypto/tls reads and writes.
+type tap struct {
+	*transport
+	seen *handshakeSeen
+}
+
+func (t *tap) Read(p []byte) (int, error) {
+	n, err := t.transport.Read(p)
+	t.seen.received = append(t.seen.received, p[:n]...)
+	return n, err
+}
+
+func (t *tap) Write(p []byte) (int, error) {
+	t.seen.sent = append(t.seen.sent, p...)
+	return t.transport.Write(p)
 }
 
 // see runs a handshake of ours, as server or client, and returns what the
@@ -35,15 +82,16 @@ func see(t testing.TB, client bool) *handshakeSeen {
 	if client {
 		mine, theirs = c, s
 	}
-	tr := newTransport(mine)
+	seen := &handshakeSeen{client: client}
+	tr := &tap{newTransport(mine, client), seen}
 	o := new(Options)
 	var tc *tls.Conn
 	var peer side
 	if client {
-		tc = tls.Client(tr, o.clientConfig(ticketConfig(), tr))
+		tc = tls.Client(tr, o.clientConfig(ticketConfig(), tr.transport))
 		peer = goServer(serverConfig())
 	} else {
-		tc = tls.Server(tr, o.serverConfig(serverConfig(), tr, true))
+		tc = tls.Server(tr, o.serverConfig(serverConfig(), tr.transport, true))
 		peer = goClient(ticketConfig())
 	}
 	done := start(func() (net.Conn, error) { return peer(testContext(t), theirs) })
@@ -53,7 +101,8 @@ func see(t testing.TB, client bool) *handshakeSeen {
 	if r := <-done; r.err != nil {
 		t.Fatal(r.err)
 	}
-	return &handshakeSeen{tr.sent, tr.received, tr.log, aead.SuiteByID(tc.ConnectionState().CipherSuite)}
+	seen.log, seen.suite = tr.log, aead.SuiteByID(tc.ConnectionState().CipherSuite)
+	return seen
 }
 
 // wireRecords cuts a stream into records.
@@ -71,19 +120,11 @@ func wireRecords(stream []byte) (records [][]byte) {
 func TestHandOverRefuses(t *testing.T) {
 	for _, client := range []bool{false, true} {
 		seen := see(t, client)
-		handOver := func(tr *transport) error {
-			s, o, err := tr.handOver(record.SealerConfig{}, seen.suite.ID(), client)
-			if err == nil {
-				s.Wipe()
-				o.Wipe()
-			}
-			return err
-		}
-		refuse := func(what string, change func(*transport)) {
+		refuse := func(what string, change func(*handshakeSeen)) {
 			t.Helper()
-			tr := seen.transport()
-			change(tr)
-			err := handOver(tr)
+			changed := seen.clone()
+			change(changed)
+			_, _, err := changed.handOver()
 			if !errors.Is(err, ErrHandover) {
 				t.Errorf("client %v, %s: error is %v", client, what, err)
 			}
@@ -95,14 +136,14 @@ func TestHandOverRefuses(t *testing.T) {
 				}
 			}
 		}
-		if err := handOver(seen.transport()); err != nil {
+		if _, _, err := seen.handOver(); err != nil {
 			t.Fatalf("client %v: %v", client, err)
 		}
-		for name, stream := range map[string]func(*transport) *[]byte{
-			"sent":     func(tr *transport) *[]byte { return &tr.sent },
-			"received": func(tr *transport) *[]byte { return &tr.received },
+		for name, stream := range map[string]func(*handshakeSeen) *[]byte{
+			"sent":     func(h *handshakeSeen) *[]byte { return &h.sent },
+			"received": func(h *handshakeSeen) *[]byte { return &h.received },
 		} {
-			records := wireRecords(*stream(seen.transport()))
+			records := wireRecords(*stream(seen))
 			for i, r := range records {
 				if r[0] != byte(record.ContentTypeApplicationData) {
 					continue
@@ -110,41 +151,42 @@ func TestHandOverRefuses(t *testing.T) {
 				last := i == len(records)-1
 				without := slices.Concat(slices.Delete(slices.Clone(records), i, i+1)...)
 				if !last || !(name == "sent" && !client) { // but a server's ticket may be missing
-					refuse(name+" without a protected record", func(tr *transport) { *stream(tr) = without })
+					refuse(name+" without a protected record", func(h *handshakeSeen) { *stream(h) = without })
 				}
-				refuse(name+" with a record twice", func(tr *transport) {
-					*stream(tr) = slices.Concat(slices.Insert(slices.Clone(records), i, r)...)
+				refuse(name+" with a record twice", func(h *handshakeSeen) {
+					*stream(h) = slices.Concat(slices.Insert(slices.Clone(records), i, r)...)
 				})
-				refuse(name+" with a flipped bit", func(tr *transport) {
+				refuse(name+" with a flipped bit", func(h *handshakeSeen) {
 					at := len(slices.Concat(records[:i]...)) + len(r)/2
-					(*stream(tr))[at] ^= 1
+					(*stream(h))[at] ^= 1
 				})
 			}
-			refuse(name+" cut by a byte", func(tr *transport) { *stream(tr) = (*stream(tr))[:len(*stream(tr))-1] })
-			refuse(name+" with a byte more", func(tr *transport) { *stream(tr) = append(*stream(tr), 23) })
-			refuse(name+" empty", func(tr *transport) { *stream(tr) = nil })
-			refuse(name+" without protection", func(tr *transport) { *stream(tr) = records[0] })
+			refuse(name+" cut by a byte", func(h *handshakeSeen) { *stream(h) = (*stream(h))[:len(*stream(h))-1] })
+			refuse(name+" with a byte more", func(h *handshakeSeen) { *stream(h) = append(*stream(h), 23) })
+			refuse(name+" empty", func(h *handshakeSeen) { *stream(h) = nil })
+			refuse(name+" without protection", func(h *handshakeSeen) { *stream(h) = records[0] })
 		}
 		for kind := range secretKinds {
-			refuse("no secret "+secretLabels[kind], func(tr *transport) { tr.log.secrets[kind] = secret{} })
+			refuse("no secret "+secretLabels[kind], func(h *handshakeSeen) { h.log.secrets[kind] = secret{} })
 			if kind == clientApplication && !client || kind == serverApplication && client {
 				continue // the peer's application secret has protected nothing yet
 			}
 			if kind == clientApplication {
 				continue // nor has a client's
 			}
-			refuse("wrong secret "+secretLabels[kind], func(tr *transport) { tr.log.secrets[kind].b[0] ^= 1 })
+			refuse("wrong secret "+secretLabels[kind], func(h *handshakeSeen) { h.log.secrets[kind].b[0] ^= 1 })
 		}
-		refuse("other suite of the same hash", func(tr *transport) {
-			s, o, err := tr.handOver(record.SealerConfig{}, aead.ChaCha20Poly1305().ID(), client)
-			if err == nil || s != nil || o != nil {
-				t.Error("handed over under another suite")
+		refuse("another suite of the same hash", func(h *handshakeSeen) { h.suite = aead.ChaCha20Poly1305() })
+		refuse("a ServerHello that names another suite", func(h *handshakeSeen) {
+			hello := h.sent
+			if client {
+				hello = h.received
 			}
-			tr.sent = nil
+			at := record.HeaderSize + messageHeaderSize + 2 + randomSize
+			at += 1 + int(hello[at])
+			hello[at+1] ^= 3 ^ 1 // TLS_CHACHA20_POLY1305_SHA256 is 0x1303
+			h.suite = aead.ChaCha20Poly1305()
 		})
-		tr := seen.transport()
-		_, _, err := tr.handOver(record.SealerConfig{}, 0x1399, client)
-		wantError(t, err, ErrHandover)
 	}
 }
 
@@ -156,7 +198,7 @@ func TestSealedRecords(t *testing.T) {
 	ticket := newSessionTicket(1, 0, []byte("ticket"))
 	stream := func(handshake, application func(s *record.Sealer, b []byte) []byte) []byte {
 		s := record.NewSealer(record.SealerConfig{})
-		b, err := s.Seal(nil, record.ContentTypeHandshake, []byte{2, 0, 0, 0})
+		b, err := s.Seal(nil, record.ContentTypeHandshake, serverHello(suite.ID()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -223,6 +265,7 @@ func TestSealedRecords(t *testing.T) {
 		{"user_canceled", stream(both(alert(record.AlertUserCanceled), handshake(finished)), nil), 0, nil},
 
 		{"nothing", nil, 0, errNoFinished},
+		{"Finished without protection", must(record.NewSealer(record.SealerConfig{}).Seal(nil, record.ContentTypeHandshake, finished)), 0, errNoFinished},
 		{"no protected record", stream(nil, nil), 0, errNoFinished},
 		{"no Finished", stream(handshake([]byte{8, 0, 0, 0}), nil), 0, errNoFinished},
 		{"part of Finished", stream(handshake(finished[:9]), nil), 0, errNoFinished},
@@ -236,7 +279,11 @@ func TestSealedRecords(t *testing.T) {
 		{"close_notify", stream(handshake(finished), alert(record.AlertCloseNotify)), 0, errEarlyAlert},
 		{"alert before Finished", stream(alert(record.AlertInternalError), nil), 0, errEarlyAlert},
 	} {
-		sealed, err := sealedRecords(slices.Clone(tt.stream), suite, hs, app)
+		tr := newTransport(nil, false)
+		tr.log.secrets[serverHandshake].size = copy(tr.log.secrets[serverHandshake].b[:], hs)
+		tr.log.secrets[serverApplication].size = copy(tr.log.secrets[serverApplication].b[:], app)
+		tr.sent.add(tt.stream)
+		sealed, err := tr.sent.records()
 		if !errors.Is(err, tt.err) || len(sealed) != tt.sealed {
 			t.Errorf("%s: %d records, error %v; want %d, %v", tt.name, len(sealed), err, tt.sealed, tt.err)
 			continue
@@ -282,7 +329,7 @@ func TestTransportReads(t *testing.T) {
 	}
 	for _, chunk := range []int{1, 3, 5, 7, 512, 4096, 5000, 1 << 20} {
 		for _, ask := range []int{1, 5, 517, 1 << 17} {
-			tr := newTransport(&chunks{data: stream, size: chunk})
+			tr := newTransport(&chunks{data: stream, size: chunk}, false)
 			var got []byte
 			p := make([]byte, ask)
 			for len(got) < len(stream) {
@@ -297,7 +344,7 @@ func TestTransportReads(t *testing.T) {
 				}
 				got = append(got, p[:n]...)
 			}
-			if !bytes.Equal(got, stream) || !bytes.Equal(tr.received, stream) {
+			if !bytes.Equal(got, stream) {
 				t.Fatalf("chunk %d, ask %d: stream changed", chunk, ask)
 			}
 			if _, err := tr.Read(p); err != io.EOF {
@@ -306,7 +353,7 @@ func TestTransportReads(t *testing.T) {
 		}
 	}
 	t.Run("incomplete header", func(t *testing.T) {
-		tr := newTransport(&chunks{data: []byte{22, 3, 1}, size: 2})
+		tr := newTransport(&chunks{data: []byte{22, 3, 1}, size: 2}, false)
 		p := make([]byte, 10)
 		if n, err := tr.Read(p); n != 3 || err != nil {
 			t.Errorf("%d, %v", n, err)
@@ -315,19 +362,136 @@ func TestTransportReads(t *testing.T) {
 			t.Errorf("%d, %v", n, err)
 		}
 	})
-	t.Run("size limit", func(t *testing.T) {
-		long := bytes.Repeat(append([]byte{20, 3, 3, 0xff, 0xff}, make([]byte, 0xffff)...), 20)
-		tr := newTransport(&chunks{data: long, size: 1 << 20})
-		_, err := io.Copy(io.Discard, tr)
-		wantError(t, err, errTooLong)
-		if len(tr.received) > maxHandshakeSize {
-			t.Errorf("kept %d bytes", len(tr.received))
-		}
-		if _, err := tr.Write(make([]byte, maxHandshakeSize+1)); !errors.Is(err, errTooLong) {
-			t.Errorf("Write: %v", err)
-		}
-	})
 }
+
+// serverHello returns a ServerHello message with a session id of 32 bytes.
+func serverHello(suite uint16) []byte {
+	body := make([]byte, 2+randomSize, 100)
+	body = append(body, 32)
+	body = append(body, make([]byte, 32)...)
+	body = append(body, byte(suite>>8), byte(suite), 0, 0, 0)
+	return append([]byte{typeServerHello, 0, 0, byte(len(body))}, body...)
+}
+
+// slowHandshakes starts n handshakes of server with clients that send what send
+// does, and nothing more, and returns the heap bytes that each holds when the
+// server has read it.
+func slowHandshakes(t *testing.T, n int, server side, send func(t *testing.T, c net.Conn)) int {
+	t.Helper()
+	heap := func() int {
+		runtime.GC()
+		runtime.GC() // empties pools
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int(m.HeapAlloc)
+	}
+	var clients []net.Conn
+	var servers sync.WaitGroup
+	var waiting sync.WaitGroup
+	before := heap()
+	for range n {
+		c, s := net.Pipe() // a Write returns when all has been read
+		clients = append(clients, c)
+		servers.Go(func() {
+			if _, err := server(testContext(t), s); err == nil {
+				t.Error("the handshake is done")
+			}
+		})
+		waiting.Go(func() { send(t, c) })
+	}
+	waiting.Wait()
+	size := heap() - before
+	for _, c := range clients {
+		c.Close()
+	}
+	servers.Wait()
+	return size / n
+}
+
+// TestHandshakeMemory has clients cut their messages into the most records there
+// can be, and compares what a handshake holds with what crypto/tls alone does.
+func TestHandshakeMemory(t *testing.T) {
+	const n, most = 4, 32 << 10 // bytes more than crypto/tls
+	size := 0xffff
+	if testing.Short() {
+		size = 0x3fff // what a fault holds is six times as much
+	}
+	endless := func(typ byte) []byte {
+		return append([]byte{typ, 0, byte(size >> 8), byte(size)}, make([]byte, size-1)...)
+	}
+	cut := func(b []byte, message []byte, seal func(b, content []byte) []byte) []byte {
+		for i := range message {
+			b = seal(b, message[i:i+1])
+		}
+		return b
+	}
+	for _, test := range []struct {
+		name string
+		send func(t *testing.T, c net.Conn)
+	}{
+		{"nothing", func(*testing.T, net.Conn) {}},
+		{"large records", func(t *testing.T, c net.Conn) {
+			hello := append([]byte{22, 3, 1, 0x40, 0, 1, 0, 0xff, 0xff}, make([]byte, 0x4000-4)...)
+			for range 3 {
+				hello = append(append(hello, 22, 3, 1, 0x40, 0), make([]byte, 0x4000)...)
+			}
+			c.Write(hello[:len(hello)-100])
+		}},
+		{"ClientHello", func(t *testing.T, c net.Conn) {
+			c.Write(cut(nil, endless(1), func(b, content []byte) []byte {
+				return append(b, 22, 3, 1, 0, 1, content[0])
+			}))
+		}},
+		{"Finished", func(t *testing.T, c net.Conn) {
+			// crypto/tls does the handshake, up to its Finished.
+			f := &flood{Conn: c, write: func(s *record.Sealer) (b []byte) {
+				return cut(nil, endless(typeFinished), func(b, content []byte) []byte {
+					b, err := s.Seal(b, record.ContentTypeHandshake, content)
+					if err != nil {
+						t.Error(err)
+					}
+					return b
+				})
+			}}
+			config := clientConfig()
+			config.KeyLogWriter = &keyLogWriter{log: &f.log}
+			if err := tls.Client(f, config).HandshakeContext(testContext(t)); !errors.Is(err, errFlooded) {
+				t.Errorf("client: %v", err)
+			}
+		}},
+	} {
+		ours := slowHandshakes(t, n, ourServer(serverConfig(), nil), test.send)
+		theirs := slowHandshakes(t, n, goServer(serverConfig()), test.send)
+		t.Logf("%-13s %6d bytes, crypto/tls %6d", test.name, ours, theirs)
+		if ours-theirs > most {
+			t.Errorf("%s: %d bytes more than crypto/tls", test.name, ours-theirs)
+		}
+	}
+}
+
+var errFlooded = errors.New("flooded")
+
+// flood writes something else in place of a client's Finished.
+type flood struct {
+	net.Conn
+	log   keyLog
+	write func(s *record.Sealer) []byte
+}
+
+func (f *flood) Write(p []byte) (int, error) {
+	secret := f.log.get(clientHandshake)
+	if secret == nil {
+		return f.Conn.Write(p)
+	}
+	s := record.NewSealer(record.SealerConfig{})
+	if err := s.SetTrafficSecret(record.EpochHandshake, aead.AES128GCM(), secret); err != nil {
+		return 0, err
+	}
+	f.Conn.Write(f.write(s))
+	return 0, errFlooded
+}
+
+func (f *flood) Close() error { return nil }
 
 // chunks is a connection that delivers data in chunks.
 type chunks struct {

@@ -17,7 +17,9 @@ const (
 
 	// DefaultMaxHandshakes is how many connections a [Listener] has in their
 	// handshake at the same time. A connection that waits for its peer costs
-	// about 20 kB.
+	// about 20 kB. A peer that never ends a message can make that 150 kB, which
+	// crypto/tls keeps of it: 64 KiB in a buffer that grows. If it is asked for a
+	// certificate, that may be 256 KiB long.
 	DefaultMaxHandshakes = 4096
 )
 

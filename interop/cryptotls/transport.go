@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"example.com/splitseal/aead"
 	"example.com/splitseal/record"
 )
 
@@ -15,8 +16,8 @@ import (
 // While the handshake runs it hands crypto/tls at most the rest of the record
 // that is being read, however much crypto/tls asks for: crypto/tls reads ahead
 // as far as its buffer has room, and what it had read of the application's
-// records would be out of reach. It keeps what went both ways, from which
-// [sealedRecords] works out the sequence numbers.
+// records would be out of reach. What goes both ways is opened as it passes, which
+// is how the sequence numbers are known; see [stream].
 //
 // Afterwards it either passes everything on, for a TLS 1.2 peer, or nothing: no
 // byte, no deadline and no Close gets through to the connection any more.
@@ -28,9 +29,10 @@ type transport struct {
 	// Of the goroutine that runs the handshake, and then of the one that reads.
 	buf            []byte // read from conn; buf[r:w] is not handed on yet
 	r, w           int
-	left           int    // bytes of the current record not handed on yet
-	sent, received []byte // while the handshake runs
-	feed           []byte // phaseTickets: what is there to read
+	left           int         // bytes of the current record not handed on yet
+	sent, received *stream     // while the handshake runs
+	suite          *aead.Suite // once the ServerHello has passed
+	feed           []byte      // phaseTickets: what is there to read
 }
 
 // The phases of a transport.
@@ -41,10 +43,7 @@ const (
 	phaseOver            // everything fails
 )
 
-var (
-	errHandedOver = errors.New("cryptotls: connection was handed over to package record")
-	errTooLong    = errors.New("cryptotls: handshake above the size limit")
-)
+var errHandedOver = errors.New("cryptotls: connection was handed over to package record")
 
 // drained is what crypto/tls reads when all that was fed to it is used up. That
 // it is temporary and a timeout leaves crypto/tls's read side as it is, so that
@@ -55,8 +54,15 @@ func (drained) Error() string   { return "cryptotls: no ticket to read" }
 func (drained) Timeout() bool   { return true }
 func (drained) Temporary() bool { return true }
 
-func newTransport(conn net.Conn) *transport {
-	return &transport{conn: conn, buf: make([]byte, readSize)}
+// newTransport returns the transport of a client or a server.
+func newTransport(conn net.Conn, client bool) *transport {
+	t := &transport{conn: conn, buf: make([]byte, readSize)}
+	ours, theirs := fromServer, fromClient
+	if client {
+		ours, theirs = theirs, ours
+	}
+	t.sent, t.received = newStream(t, ours), newStream(t, theirs)
+	return t
 }
 
 // Read implements net.Conn.
@@ -96,10 +102,7 @@ func (t *transport) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	n := copy(p[:min(len(p), t.left)], t.buf[t.r:t.w])
-	if len(t.received)+n > maxHandshakeSize {
-		return 0, errTooLong
-	}
-	t.received = append(t.received, t.buf[t.r:t.r+n]...)
+	t.received.add(t.buf[t.r : t.r+n])
 	t.r += n
 	t.left -= n
 	return n, nil
@@ -128,10 +131,7 @@ func (t *transport) Write(p []byte) (int, error) {
 	case phaseTickets, phaseOver:
 		return 0, errHandedOver
 	}
-	if len(t.sent)+len(p) > maxHandshakeSize {
-		return 0, errTooLong
-	}
-	t.sent = append(t.sent, p...)
+	t.sent.add(p)
 	return t.conn.Write(p)
 }
 
@@ -179,6 +179,7 @@ func (t *transport) deadline(set func(time.Time) error, d time.Time) error {
 // handed to crypto/tls, which the caller now owns unless phase is phasePassing.
 func (t *transport) end(phase int32) (unread []byte) {
 	t.phase.Store(phase)
+	t.wipe()
 	t.sent, t.received = nil, nil
 	if phase == phasePassing {
 		return nil
@@ -188,14 +189,16 @@ func (t *transport) end(phase int32) (unread []byte) {
 	return unread
 }
 
-// Tuned here.
-const (
-	// readSize is how much one read from the connection asks for: most
-	// handshakes' flights in one or two reads.
-	readSize = 4096
+// wipe erases the secrets of the handshake and what was kept of it.
+func (t *transport) wipe() {
+	t.log.wipe()
+	for _, s := range []*stream{t.sent, t.received} {
+		if s != nil {
+			s.wipe()
+		}
+	}
+}
 
-	// maxHandshakeSize bounds what is kept of either direction. crypto/tls takes
-	// certificate messages of 256 KiB, cut into records of any size; a peer
-	// that needs more than this has cut them very small.
-	maxHandshakeSize = 1 << 20
-)
+// readSize is how much one read from the connection asks for: most handshakes'
+// flights in one or two reads.
+const readSize = 4096
