@@ -207,6 +207,11 @@ func (a *AEAD) Seal(dst, nonce, plaintext, additionalData []byte) []byte {
 // must not overlap it. They must never overlap nonce or additionalData. If dst
 // lacks capacity a larger slice is allocated.
 //
+// Warning: nobody may change the list while SealGather runs, another goroutine
+// least of all. Kernels walk the list where it is, with lengths that were checked
+// before: if it changes they read, and write, memory that is not theirs, which no
+// panic reports.
+//
 // SealGather panics as [AEAD.Seal] does. It may be called concurrently. No
 // nonce may be used twice with one key.
 func (a *AEAD) SealGather(dst, nonce []byte, pieces [][]byte, additionalData []byte) []byte {
@@ -349,6 +354,11 @@ func (a *AEAD) OpenSplit(prefix, nonce, buf, additionalData []byte) error {
 // ciphertext may overlap nonce or additionalData. Those parts of ciphertext
 // that are not pieces are working space: on return each of their bytes is
 // what it was before, or zero. The tag is not written.
+//
+// Warning: nobody may change the list while OpenScatter runs, another goroutine
+// least of all. Kernels walk the list where it is, with lengths that were checked
+// before: if it changes they read, and write, memory that is not theirs, which no
+// panic reports.
 //
 // If ciphertext does not verify, OpenScatter returns [ErrOpen] and all pieces
 // hold zeros. A ciphertext shorter than the tag or longer than any that Seal
@@ -541,6 +551,11 @@ func (k *RecordKey) SealSplit(out []byte, seq, ad uint64, adSize int, prefix []b
 //
 // Pieces are only read and may overlap each other. A piece may stand exactly
 // where its ciphertext will be written; otherwise it must not overlap out.
+//
+// Warning: nobody may change the list while SealGather runs, another goroutine
+// least of all. Kernels walk the list where it is, with lengths that were checked
+// before: if it changes they read, and write, memory that is not theirs, which no
+// panic reports.
 //
 // SealGather uses number seq and panics as [RecordKey.Seal] does.
 func (k *RecordKey) SealGather(out []byte, seq, ad uint64, adSize int, pieces [][]byte) {
