@@ -29,6 +29,10 @@ var ErrOpen = gcm.ErrOpen
 // elsewhere, the ciphertext is working space, of which each byte ends as it
 // was or as zero. After a failed open all outputs hold zeros and the error is [ErrOpen].
 //
+// Warning: nobody may change a list of pieces while a method runs, another
+// goroutine least of all: kernels walk it, and if it changes they read, and write,
+// memory that is not theirs. See [gcm.AEAD.SealGather].
+//
 // All methods panic on a wrong nonce size, on lengths that do not fit and on
 // an invalid overlap, before they write anything. They may be called
 // concurrently if those of the underlying AEAD may.

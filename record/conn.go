@@ -275,7 +275,8 @@ func (c *Conn) Write(p []byte) (n int, err error) {
 }
 
 // WriteBuffers sends the concatenation of pieces, as [Writer.WriteBuffers] does.
-// Its errors are those of Write.
+// Nobody may change the list while it runs, another goroutine least of all: see
+// there. Its errors are those of Write.
 func (c *Conn) WriteBuffers(pieces [][]byte) (n int64, err error) {
 	if err := c.beginWrite(); err != nil {
 		return 0, err

@@ -353,6 +353,10 @@ func (s *Sealer) Seal(dst []byte, typ ContentType, content []byte) ([]byte, erro
 // holds their concatenation. There may be any number of pieces of any lengths,
 // empty ones too. The list and the pieces are only read.
 //
+// Warning: nobody may change the list while SealGather runs, another goroutine
+// least of all. It can be torn, so that memory which is in none of the pieces is
+// sealed and sent.
+//
 // Pieces may overlap each other. A piece may stand exactly where its part of
 // the content comes to stand in the record, the first byte of the content
 // [HeaderSize] bytes after the end of dst; otherwise it must not overlap dst's

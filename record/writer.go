@@ -159,6 +159,10 @@ func (w *Writer) write(p []byte) (n int, err error) {
 // reads the list and the pieces. Pieces may overlap each other. Empty ones are
 // skipped, and if all are empty nothing is sent.
 //
+// Warning: nobody may change the list while WriteBuffers runs, another goroutine
+// least of all. It can be torn, so that memory which is in none of the pieces is
+// sealed and sent.
+//
 // The count and the errors are those of [Writer.Write].
 func (w *Writer) WriteBuffers(pieces [][]byte) (n int64, err error) {
 	if err := w.begin(); err != nil {
