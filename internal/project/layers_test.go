@@ -31,6 +31,7 @@ var layers = map[string][]string{
 	"internal/memcheck": {},
 	"internal/require":  {},
 	"internal/project":  {},
+	"internal/trace":    {},
 	"fuzz":              {},
 }
 

@@ -6,10 +6,13 @@
 // words below, separated by commas. What is listed and missing fails.
 //
 //	backends  avx512, vaes, aesni, portable
-//	tools     gcc, go, objdump, valgrind
+//	tools     gcc, go, objdump, ptrace, valgrind
 //	peers     boringssl, browser, curl, gnutls, java, nginx, node, nss, openssl,
 //	          python, qtls, tlsfuzzer, tshark
 //	groups    tools, peers: every word of that row
+//
+// ptrace is no program but the system call, without which no test can follow a
+// process.
 //
 // A word that is not in the table fails every test that asks, so that a
 // misspelt declaration cannot pass for a kept one.
@@ -31,7 +34,7 @@ const Env = "SPLITSEAL_REQUIRE"
 
 var (
 	backends = []string{"avx512", "vaes", "aesni", "portable"}
-	tools    = []string{"gcc", "go", "objdump", "valgrind"}
+	tools    = []string{"gcc", "go", "objdump", "ptrace", "valgrind"}
 	peers    = []string{"boringssl", "browser", "curl", "gnutls", "java", "nginx", "node", "nss", "openssl", "python", "qtls", "tlsfuzzer", "tshark"}
 )
 

@@ -1,0 +1,26 @@
+// Package trace checks that assembly treats secrets in constant time, on the
+// processor that runs it: that no branch and no address depends on them.
+//
+// It runs a call several times with other secrets and all else equal, contents
+// at the same addresses, one instruction at a time, and compares the runs. They
+// must execute the same instructions in the same order, and each of these must
+// use the same addresses. So that text may pass through general-purpose
+// registers, it is not their values that must be equal, but those of the
+// registers that an instruction takes an address from, or a mask of what it
+// touches. That takes a decoder of addresses, and no list of exceptions.
+// Instructions that keep their addresses elsewhere, or whose time depends on
+// their operands, are refused.
+//
+// The instructions are the processor's own, so this covers what valgrind does
+// not know: VAES and AVX-512. What it cannot do is show what never happened: it
+// finds a dependence that shows for a fair share of all secrets, and not the
+// one that a single key in 2³² has. (Package memcheck, which tracks each bit,
+// would, in the code that valgrind knows.) Nor does it see how long an
+// instruction takes.
+//
+// The program under trace is the test program itself, started once more: see
+// [Main] and [Run]. It must be for Linux on amd64, where single steps are a
+// system call, ptrace. A step takes some microseconds.
+//
+// Only tests import this package.
+package trace

@@ -1,0 +1,162 @@
+package trace
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+
+	"example.com/splitseal/internal/require"
+)
+
+// listEnv says which of the lists the traced process takes.
+const listEnv = "SPLITSEAL_TRACE_LIST"
+
+func TestMain(m *testing.M) {
+	if Traced() {
+		Main(lists[os.Getenv(listEnv)])
+	}
+	os.Exit(m.Run())
+}
+
+var (
+	secret, sink int
+	table        [8]int
+)
+
+//go:noinline
+func same(run int) error {
+	secret = run
+	runtime.Breakpoint()
+	sink = secret ^ 1
+	runtime.Breakpoint()
+	return nil
+}
+
+//go:noinline
+func branch(run int) error {
+	secret = run
+	runtime.Breakpoint()
+	if secret == 2 {
+		sink = 1
+	}
+	runtime.Breakpoint()
+	return nil
+}
+
+//go:noinline
+func address(run int) error {
+	secret = run
+	runtime.Breakpoint()
+	sink = table[secret&7]
+	runtime.Breakpoint()
+	return nil
+}
+
+//go:noinline
+func loop(run int) error {
+	secret = run
+	runtime.Breakpoint()
+	for i := range secret + 1 {
+		sink += i
+	}
+	runtime.Breakpoint()
+	return nil
+}
+
+//go:noinline
+func division(run int) error {
+	secret = run + 1
+	runtime.Breakpoint()
+	sink = 100 / secret
+	runtime.Breakpoint()
+	return nil
+}
+
+func fails(run int) error {
+	if run == 1 {
+		return errors.New("this is what went wrong")
+	}
+	return same(run)
+}
+
+func silent(run int) error { return nil }
+
+func twice(run int) error {
+	same(run)
+	return same(run)
+}
+
+func crashes(run int) error {
+	runtime.Breakpoint()
+	sink = *(*int)(nil)
+	runtime.Breakpoint()
+	return nil
+}
+
+var lists = map[string][]Case{
+	"all": {
+		{"same", 3, same}, {"branch", 3, branch}, {"address", 3, address}, {"loop", 2, loop}, {"same again", 2, same},
+	},
+	"division": {{"division", 2, division}},
+	"fails":    {{"fails", 2, fails}},
+	"silent":   {{"silent", 1, silent}},
+	"twice":    {{"twice", 1, twice}},
+	"crashes":  {{"crashes", 1, crashes}},
+}
+
+func runList(t *testing.T, name string) (Result, error) {
+	t.Helper()
+	t.Setenv(listEnv, name)
+	result, err := Run(lists[name])
+	if errors.Is(err, ErrUnavailable) {
+		require.Missing(t, "ptrace", err.Error())
+	}
+	return result, err
+}
+
+func TestRun(t *testing.T) {
+	result, err := runList(t, "all")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, d := range result.Differences {
+		got = append(got, d.String())
+	}
+	const prefix = " differs from run 0: "
+	want := []string{
+		"branch: run 2" + prefix + "branch at example.com/splitseal/internal/trace.branch (",
+		"address: run 1" + prefix + "address at example.com/splitseal/internal/trace.address (",
+		"address: run 2" + prefix + "address at example.com/splitseal/internal/trace.address (",
+		"loop: run 1" + prefix + "branch at example.com/splitseal/internal/trace.loop (",
+	}
+	if len(got) != len(want) {
+		t.Fatalf("found %q", got)
+	}
+	for i := range want {
+		if !strings.HasPrefix(got[i], want[i]) {
+			t.Errorf("found %q, want %q", got[i], want[i])
+		}
+	}
+	if result.Steps < 100 || len(result.Executed) < 20 {
+		t.Errorf("%d steps of %d instructions", result.Steps, len(result.Executed))
+	}
+}
+
+// TestRunRefuses has runs that say nothing, and must not pass for ones that are
+// alike.
+func TestRunRefuses(t *testing.T) {
+	for name, says := range map[string]string{
+		"division": "a division",
+		"fails":    "this is what went wrong",
+		"silent":   "ended",
+		"twice":    "goes on",
+		"crashes":  "segmentation fault",
+	} {
+		if _, err := runList(t, name); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: error %v, want one that says %q", name, err, says)
+		}
+	}
+}
