@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -52,7 +53,13 @@ var (
 	quickSizes   = []int{64, 192, 1350, 4096, 16384}
 )
 
-const maxSize = 16384 // the most content of a record
+const (
+	maxSize = 16384 // the most content of a record
+
+	// denseSizes is how many sizes of an op make a curve. Each is measured for
+	// less time: its neighbours show what is noise.
+	denseSizes = 40
+)
 
 // A spec names what one table row measures.
 type spec struct {
@@ -89,6 +96,8 @@ const (
 	// of few specs ends sooner.
 	quickCellTime   = 400 * time.Millisecond
 	defaultCellTime = 120 * time.Millisecond
+	// denseCellTime has sizes 1 to 2048 of one op done in 80 to 130 seconds.
+	denseCellTime = 10 * time.Millisecond
 	// sampleTime is short beside a scheduler's time slice, so that most samples
 	// are not interrupted, and long beside reading the clock.
 	sampleTime = 60 * time.Microsecond
@@ -96,6 +105,11 @@ const (
 	// keys at new addresses, and in another mood of the machine. And Ctrl-C
 	// finds a little of everything.
 	passCount = 20
+	// minTurn is the least time that a spec gets in one pass: making keys and,
+	// for crypto/tls, a handshake takes a millisecond of it. Little time for many
+	// specs means fewer passes. Curves have as many as there is time for: each is
+	// one more chance that nothing else runs just then.
+	minTurn = 3 * time.Millisecond
 )
 
 func parse(args []string, stderr io.Writer) (options, error) {
@@ -103,10 +117,10 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs := flag.NewFlagSet("throughput", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	quick := fs.Bool("quick", false, "fewer sizes, done within 40 seconds")
-	budget := fs.Duration("time", 0, "measure for about `duration` (default: 120ms for each number in the table)")
+	budget := fs.Duration("time", 0, "measure for about `duration` (default: 120ms for each number in the table, 10ms from 40 sizes on)")
 	ops := fs.String("op", "", "measure only these `ops`, separated by commas: "+strings.Join(opNames, ", "))
 	suites := fs.String("suite", "", "measure only these `suites`: "+strings.Join(suiteNames(), ", "))
-	sizes := fs.String("size", "", "measure these `sizes` in bytes, 1 to 16384, instead of the usual ones")
+	sizes := fs.String("size", "", "measure these `sizes` in bytes, 1 to 16384, instead of the usual ones: numbers, and ranges such as 1-2048 or, in steps of 16, 16-2048/16; from 40 sizes on the chart has curves")
 	backendList := fs.String("backend", "", "of splitseal, measure only these `backends`: "+strings.Join(backendNames, ", "))
 	fs.BoolVar(&o.json, "json", false, "print one JSON object per line instead of the table")
 	fs.StringVar(&o.svg, "svg", "", "also draw a chart to `file`")
@@ -145,10 +159,18 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	if err != nil {
 		return o, err
 	}
-	o.plan = plan{specs: specs, backends: backends, passes: passCount, sample: sampleTime}
+	o.plan = plan{specs: specs, backends: backends, sample: sampleTime}
 	var cells time.Duration
+	sizeCount := 0
 	for _, s := range specs {
 		cells += time.Duration(len(implementations(s, backends)))
+		if s.op == specs[0].op && s.suite == specs[0].suite {
+			sizeCount++
+		}
+	}
+	cellTime := defaultCellTime
+	if sizeCount >= denseSizes {
+		cellTime = denseCellTime
 	}
 	switch {
 	case given["time"]:
@@ -156,7 +178,11 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	case *quick:
 		o.plan.budget = min(quickBudget, cells*quickCellTime)
 	default:
-		o.plan.budget = cells * defaultCellTime
+		o.plan.budget = cells * cellTime
+	}
+	o.plan.passes = int(max(1, o.plan.budget/time.Duration(len(specs))/minTurn))
+	if sizeCount < denseSizes {
+		o.plan.passes = min(o.plan.passes, passCount)
 	}
 	return o, nil
 }
@@ -242,17 +268,48 @@ func selectWords(what, list string, known []string, short func(string) string) (
 	return slices.DeleteFunc(slices.Clone(known), func(w string) bool { return !slices.Contains(named, w) }), nil
 }
 
+// parseSizes returns the sizes that list has, in ascending order and each once.
+// List is numbers and ranges, FIRST-LAST or FIRST-LAST/STEP, between commas.
 func parseSizes(list string) ([]int, error) {
 	var sizes []int
 	for w := range strings.SplitSeq(list, ",") {
-		n, err := strconv.Atoi(strings.TrimSpace(w))
-		if err != nil || n < 1 || n > maxSize {
-			return nil, fmt.Errorf("size %q is not a number from 1 to %d", w, maxSize)
+		first, rest, isRange := strings.Cut(w, "-")
+		if !isRange {
+			n, err := parseSize("size", w)
+			if err != nil {
+				return nil, err
+			}
+			sizes = append(sizes, n)
+			continue
 		}
-		sizes = append(sizes, n)
+		last, step, hasStep := strings.Cut(rest, "/")
+		if !hasStep {
+			step = "1"
+		}
+		from, errFrom := parseSize("size", first)
+		to, errTo := parseSize("size", last)
+		by, errBy := parseSize("step", step)
+		err := cmp.Or(errFrom, errTo, errBy)
+		if err == nil && from > to {
+			err = errors.New("the last size is less than the first")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("range %q: %w", w, err)
+		}
+		for n := from; n <= to; n += by {
+			sizes = append(sizes, n)
+		}
 	}
 	slices.Sort(sizes)
 	return slices.Compact(sizes), nil
+}
+
+func parseSize(what, w string) (int, error) {
+	n, err := strconv.Atoi(strings.TrimSpace(w))
+	if err != nil || n < 1 || n > maxSize {
+		return 0, fmt.Errorf("%s %q is not a number from 1 to %d", what, w, maxSize)
+	}
+	return n, nil
 }
 
 func suiteNames() []string {

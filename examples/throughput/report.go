@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,6 +22,7 @@ type line struct {
 	Size  int     `json:"size"`
 	NS    float64 `json:"ns"`
 	GBps  float64 `json:"gbps"`
+	Least float64 `json:"least"` // ns, of all rounds
 }
 
 // writeJSON prints one object for each cell.
@@ -31,7 +33,7 @@ func writeJSON(w io.Writer, results []*result) error {
 		for _, c := range r.cells {
 			err := e.Encode(line{
 				Op: r.op, Suite: r.suite.suite.Name(), Impl: c.impl, Size: r.size,
-				NS: round(r.ns(c), 1), GBps: significant(r.gbps(c)),
+				NS: round(r.ns(c), 1), GBps: significant(r.gbps(c)), Least: round(slices.Min(c.samples), 2),
 			})
 			if err != nil {
 				return err
@@ -61,6 +63,9 @@ func writeTable(w io.Writer, results []*result, about string) error {
 		"largest of the column.\n")
 	for _, t := range tables(results) {
 		writeOneTable(&b, t)
+		if len(t) >= denseSizes {
+			writeCurves(&b, t)
+		}
 	}
 	_, err := w.Write(b.Bytes())
 	return err

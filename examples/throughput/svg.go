@@ -11,13 +11,16 @@ import (
 )
 
 // drawSVG draws one row for each suite and op: throughput on the left, time on
-// the right, against the size. Each implementation has one line. Colours
-// follow the reader's choice of light or dark; marks and dashes tell the lines
-// apart without them.
+// the right, against the size; of many sizes, the curves of time. Each
+// implementation has one line. Colours follow the reader's choice of light or
+// dark; marks and dashes tell the lines apart without them.
 func drawSVG(results []*result, about string) []byte {
 	rows := tables(results)
 	impls := implementationsIn(results)
-	height := headSize + len(rows)*rowHeight + 16
+	height := headSize + 16
+	for _, rows := range rows {
+		height += heightOf(rows)
+	}
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img">`+"\n",
 		chartWidth, height, chartWidth, height)
@@ -26,11 +29,26 @@ func drawSVG(results []*result, about string) []byte {
 	fmt.Fprintf(&b, `<rect class="paper" width="%d" height="%d"/>`+"\n", chartWidth, height)
 	text(&b, marginLeft, 24, "about", shorten(about, 140))
 	drawLegend(&b, impls)
-	for i, rows := range rows {
-		drawRow(&b, rows, impls, headSize+i*rowHeight)
+	top := headSize
+	for _, rows := range rows {
+		text(&b, marginLeft, top+20, "title", rows[0].suite.name+", "+rows[0].op)
+		if len(rows) >= denseSizes {
+			drawCurves(&b, rows, impls, top)
+		} else {
+			drawRow(&b, rows, impls, top)
+		}
+		top += heightOf(rows)
 	}
 	b.WriteString("</svg>\n")
 	return b.Bytes()
+}
+
+// heightOf returns the height of a row of the chart.
+func heightOf(rows []*result) int {
+	if len(rows) >= denseSizes {
+		return curvesHeight
+	}
+	return rowHeight
 }
 
 // Sizes in pixels.
@@ -122,12 +140,13 @@ func text(b *bytes.Buffer, x, y int, class, s string) {
 
 // drawRow draws one suite and op at the given height.
 func drawRow(b *bytes.Buffer, rows []*result, impls []string, top int) {
-	name := rows[0].suite.name + ", " + rows[0].op
-	text(b, marginLeft, top+20, "title", name)
 	text(b, marginLeft, top+38, "", "throughput, GB/s")
 	text(b, chartWidth/2+marginLeft, top+38, "", "time of a call")
-	drawPanel(b, rows, impls, marginLeft, top+panelTop, linearAxis, func(r *result, c *cell) float64 { return r.gbps(c) })
-	drawPanel(b, rows, impls, chartWidth/2+marginLeft, top+panelTop, timeAxis, func(r *result, c *cell) float64 { return r.ns(c) })
+	left := panel{marginLeft, top + panelTop, panelWidth, panelHeight}
+	right := left
+	right.left += chartWidth / 2
+	drawMarked(b, rows, impls, left, linearAxis, func(r *result, c *cell) float64 { return r.gbps(c) })
+	drawMarked(b, rows, impls, right, timeAxis, func(r *result, c *cell) float64 { return r.ns(c) })
 }
 
 // An axis maps values to 0..1, from the bottom up, and says where its ticks are.
@@ -137,27 +156,34 @@ type axis struct {
 	label func(v float64) string
 }
 
-func drawPanel(b *bytes.Buffer, rows []*result, impls []string, left, top int, newAxis func(least, most float64) axis, value func(*result, *cell) float64) {
+// A panel is where axes are, in pixels.
+type panel struct{ left, top, width, height int }
+
+// draw draws axes and a grid. It returns where a value is.
+func (p panel) draw(b *bytes.Buffer, xAxis, yAxis axis) (px, py func(v float64) float64) {
+	px = func(v float64) float64 { return float64(p.left) + float64(p.width)*xAxis.at(v) }
+	py = func(v float64) float64 { return float64(p.top) + float64(p.height)*(1-yAxis.at(v)) }
+	for _, v := range yAxis.ticks {
+		fmt.Fprintf(b, `<path class="grid" d="M%d,%.1fh%d"/><text x="%d" y="%.1f" text-anchor="end">%s</text>`+"\n",
+			p.left, py(v), p.width, p.left-8, py(v)+4, yAxis.label(v))
+	}
+	for _, v := range xAxis.ticks {
+		fmt.Fprintf(b, `<path class="grid" d="M%.1f,%dv%d"/><text x="%.1f" y="%d" text-anchor="middle">%s</text>`+"\n",
+			px(v), p.top, p.height, px(v), p.top+p.height+18, xAxis.label(v))
+	}
+	fmt.Fprintf(b, `<path class="axis" fill="none" d="M%d,%dv%dh%d"/>`+"\n", p.left, p.top, p.height, p.width)
+	return px, py
+}
+
+// drawMarked draws lines with a mark at each size.
+func drawMarked(b *bytes.Buffer, rows []*result, impls []string, p panel, newAxis func(least, most float64) axis, value func(*result, *cell) float64) {
 	least, most := math.Inf(1), 0.0
 	for _, r := range rows {
 		for _, c := range r.cells {
 			least, most = min(least, value(r, c)), max(most, value(r, c))
 		}
 	}
-	yAxis := newAxis(least, most)
-	xAxis := sizeAxis(rows)
-	px := func(size int) float64 { return float64(left) + panelWidth*xAxis.at(float64(size)) }
-	py := func(v float64) float64 { return float64(top) + panelHeight*(1-yAxis.at(v)) }
-
-	for _, v := range yAxis.ticks {
-		fmt.Fprintf(b, `<path class="grid" d="M%d,%.1fh%d"/><text x="%d" y="%.1f" text-anchor="end">%s</text>`+"\n",
-			left, py(v), panelWidth, left-8, py(v)+4, yAxis.label(v))
-	}
-	for _, v := range xAxis.ticks {
-		fmt.Fprintf(b, `<path class="grid" d="M%.1f,%dv%d"/><text x="%.1f" y="%d" text-anchor="middle">%s</text>`+"\n",
-			px(int(v)), top, panelHeight, px(int(v)), top+panelHeight+18, xAxis.label(v))
-	}
-	fmt.Fprintf(b, `<path class="axis" fill="none" d="M%d,%dv%dh%d"/>`+"\n", left, top, panelHeight, panelWidth)
+	px, py := p.draw(b, sizeAxis(rows), newAxis(least, most))
 
 	// The last one drawn lies on top, and the first of the list is the best.
 	for _, impl := range slices.Backward(impls) {
@@ -168,7 +194,7 @@ func drawPanel(b *bytes.Buffer, rows []*result, impls []string, left, top int, n
 			if i < 0 {
 				continue
 			}
-			x, y := px(r.size), py(value(r, r.cells[i]))
+			x, y := px(float64(r.size)), py(value(r, r.cells[i]))
 			fmt.Fprintf(&d, "%c%.1f,%.1f", "ML"[min(d.Len(), 1)], x, y)
 			mark(&marks, impl, x, y)
 		}

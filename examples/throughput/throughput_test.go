@@ -75,6 +75,56 @@ func TestFilters(t *testing.T) {
 	}
 }
 
+func TestSizes(t *testing.T) {
+	for list, want := range map[string][]int{
+		"64":                {64},
+		"1350, 64,64":       {64, 1350},
+		"1-4":               {1, 2, 3, 4},
+		"7-7":               {7},
+		"16-64/16":          {16, 32, 48, 64},
+		"16-63/16":          {16, 32, 48},
+		"3-5/16384":         {3},
+		"16383-16384":       {16383, 16384},
+		"5, 1 - 9 / 4,8-10": {1, 5, 8, 9, 10},
+	} {
+		if got, err := parseSizes(list); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q: sizes %v, error %v; want %v", list, got, err, want)
+		}
+	}
+	all, err := parseSizes("1-16384")
+	if err != nil || len(all) != 16384 || all[0] != 1 || all[16383] != 16384 {
+		t.Errorf("%d sizes, error %v", len(all), err)
+	}
+}
+
+// TestBudget: more sizes get less time each, and fewer passes if it is short.
+func TestBudget(t *testing.T) {
+	cells := time.Duration(len(implementations(spec{"seal", cipherSuites[0], 1}, mustParse(t).plan.backends)))
+	for _, tt := range []struct {
+		args   string
+		budget time.Duration
+		passes int
+	}{
+		{"-size 1-39", 39 * cells * defaultCellTime, passCount},
+		{"-size 1-40", 40 * cells * denseCellTime, int(cells * denseCellTime / minTurn)},
+		{"-size 1-2048", 2048 * cells * denseCellTime, int(cells * denseCellTime / minTurn)},
+		{"-size 1-2048 -quick", min(quickBudget, 2048*cells*quickCellTime), 4},
+		{"-size 1-2048 -time 5m", 5 * time.Minute, 48},
+		{"-size 64 -time 1s", time.Second, passCount},
+		{"-size 1-2048 -time 1s", time.Second, 1},
+		{"-quick", 5 * cells * quickCellTime, passCount},
+	} {
+		p := mustParse(t, append(strings.Fields(tt.args), "-op", "seal", "-suite", "AES-128-GCM")...).plan
+		if p.budget != tt.budget || p.passes != tt.passes {
+			t.Errorf("%s: %d passes in %v, want %d in %v", tt.args, p.passes, p.budget, tt.passes, tt.budget)
+		}
+	}
+	// Ten ops have as many specs as one op of ten times the sizes.
+	if p := mustParse(t, "-size", "1-39").plan; p.budget < time.Duration(len(p.specs))*2*defaultCellTime {
+		t.Errorf("39 sizes of all ops take %v", p.budget)
+	}
+}
+
 // TestChaChaNeedsPortable: kernels are for AES-GCM only.
 func TestChaChaNeedsPortable(t *testing.T) {
 	specs, err := selectSpecs("", "", "64", false, fakes("vaes", "aesni"))
@@ -119,6 +169,16 @@ func TestBadFlags(t *testing.T) {
 		{[]string{"-size", "0"}, `size "0" is not a number from 1 to 16384`},
 		{[]string{"-size", "16385"}, "16385"},
 		{[]string{"-size", "1k"}, `"1k"`},
+		{[]string{"-size", "-5"}, `range "-5": size "" is not a number from 1 to 16384`},
+		{[]string{"-size", "64,5-"}, `range "5-": size "" is not a number from 1 to 16384`},
+		{[]string{"-size", "0-5"}, `range "0-5": size "0" is not a number from 1 to 16384`},
+		{[]string{"-size", "1-16385"}, `range "1-16385": size "16385" is not a number from 1 to 16384`},
+		{[]string{"-size", "1-2-3"}, `range "1-2-3": size "2-3" is not a number from 1 to 16384`},
+		{[]string{"-size", "2048-1"}, `range "2048-1": the last size is less than the first`},
+		{[]string{"-size", "1-9/0"}, `range "1-9/0": step "0" is not a number from 1 to 16384`},
+		{[]string{"-size", "1-9/"}, `range "1-9/": step "" is not a number from 1 to 16384`},
+		{[]string{"-size", "1-9/2/2"}, `range "1-9/2/2": step "2/2" is not a number from 1 to 16384`},
+		{[]string{"-size", "64/16"}, `size "64/16" is not a number from 1 to 16384`},
 		{[]string{"-time", "-1s"}, "-time must be positive"},
 		{[]string{"-time", "1s", "-quick"}, "exclude each other"},
 		{[]string{"-time", "soon"}, "invalid value"},
@@ -257,13 +317,13 @@ func TestQuietRounds(t *testing.T) {
 }
 
 func TestJSON(t *testing.T) {
-	r := newResult("split-seal", 16384, "splitseal/avx512 crypto/cipher", []float64{995.12}, []float64{2990.04})
+	r := newResult("split-seal", 16384, "splitseal/avx512 crypto/cipher", []float64{995.12, 990, 995.12}, []float64{2990.04, 2985, 2990.04})
 	var b bytes.Buffer
 	if err := writeJSON(&b, []*result{r}); err != nil {
 		t.Fatal(err)
 	}
-	want := `{"op":"split-seal","suite":"TLS_AES_128_GCM_SHA256","impl":"splitseal/avx512","size":16384,"ns":995.1,"gbps":16.5}
-{"op":"split-seal","suite":"TLS_AES_128_GCM_SHA256","impl":"crypto/cipher","size":16384,"ns":2990,"gbps":5.48}
+	want := `{"op":"split-seal","suite":"TLS_AES_128_GCM_SHA256","impl":"splitseal/avx512","size":16384,"ns":995.1,"gbps":16.5,"least":990}
+{"op":"split-seal","suite":"TLS_AES_128_GCM_SHA256","impl":"crypto/cipher","size":16384,"ns":2990,"gbps":5.48,"least":2985}
 `
 	if b.String() != want {
 		t.Errorf("got\n%swant\n%s", b.String(), want)
