@@ -29,8 +29,9 @@ type SealerConfig struct {
 	RecordSizeLimit int
 
 	// SoftLimit is the number of records under one key from which on content
-	// is refused until a KeyUpdate. Zero, or more than the default, is the
-	// default: 16 below the hard limit, so that a KeyUpdate and alerts fit.
+	// is refused until a KeyUpdate, unless it belongs to a handshake message that
+	// has begun. Zero, or more than the default, is the default: 16 below the hard
+	// limit, so that a KeyUpdate and alerts fit, and the rest of most messages.
 	SoftLimit uint64
 
 	// HardLimit is the number of records under one key. Zero, or more than the
@@ -631,7 +632,14 @@ func (s *Sealer) check(typ ContentType, size int) error {
 	case seq < s.soft:
 		return nil
 	case s.epoch == EpochApplication:
-		return ErrKeyUpdateRequired
+		if !s.messages.partial() {
+			return ErrKeyUpdateRequired
+		}
+		// The rest of a message, which no KeyUpdate may interrupt, short of a
+		// KeyUpdate and an alert.
+		if seq+2 < s.hard {
+			return nil
+		}
 	case typ == ContentTypeHandshake && seq+1 < s.hard:
 		// EndOfEarlyData and the rest of a handshake, short of one alert.
 		return nil
@@ -806,8 +814,9 @@ const (
 // Tuned here.
 const (
 	// limitReserve is how many records the default soft limit leaves below the
-	// hard one. A KeyUpdate and an alert need two; the rest is for alerts of
-	// level warning and for callers that react late.
+	// hard one. A KeyUpdate and an alert need two; the rest is for the fragments
+	// of a message that has begun, for alerts of level warning, and for callers
+	// that react late.
 	limitReserve = 16
 
 	// maxKeptPieces is the length of the longest list of pieces whose copy

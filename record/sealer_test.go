@@ -473,6 +473,37 @@ func TestUsageLimits(t *testing.T) {
 			}
 		}
 	})
+	t.Run("inside a message", func(t *testing.T) {
+		// It can be ended, whatever the soft limit, and then keys can be updated.
+		for _, fragments := range []int{1, 2, 15, 16, 17} {
+			s := newTestSealer(t, suite, EpochApplication, SealerConfig{SoftLimit: 3, HardLimit: 20})
+			for range 2 {
+				mustSeal(t)(s.Seal(nil, ContentTypeApplicationData, data))
+			}
+			rest := message(typeNewSessionTicket, fragments*10-messageHeaderSize)
+			for ; len(rest) > 0; rest = rest[10:] {
+				if s.Seq() == 18 { // one KeyUpdate and one alert
+					if _, err := s.Seal(nil, ContentTypeHandshake, rest[:10]); err != ErrKeyExhausted || s.Seq() != 18 {
+						t.Fatalf("%d fragments, at the hard limit: %v", fragments, err)
+					}
+					if _, err := s.Seal(nil, ContentTypeApplicationData, data); err != ErrHandshakePartial {
+						t.Fatalf("%d fragments: data inside the message: %v", fragments, err)
+					}
+					mustSeal(t)(s.SealAlert(nil, AlertInternalError))
+					break
+				}
+				mustSeal(t)(s.Seal(nil, ContentTypeHandshake, rest[:10]))
+			}
+			if ended := len(rest) == 0; ended != (fragments <= 16) {
+				t.Errorf("%d fragments: %d bytes left", fragments, len(rest))
+			} else if ended && fragments > 1 {
+				if _, err := s.Seal(nil, ContentTypeHandshake, message(typeNewSessionTicket, 1)); err != ErrKeyUpdateRequired {
+					t.Errorf("%d fragments: the next message: %v", fragments, err)
+				}
+				mustSeal(t)(s.SealKeyUpdate(nil, false))
+			}
+		}
+	})
 	for _, epoch := range []Epoch{EpochEarly, EpochHandshake} {
 		t.Run(epoch.String(), func(t *testing.T) {
 			s := newTestSealer(t, suite, epoch, SealerConfig{SoftLimit: 2, HardLimit: 40})
