@@ -20,7 +20,7 @@
 //
 // The program under trace is the test program itself, started once more: see
 // [Main] and [Run]. It must be for Linux on amd64, where single steps are a
-// system call, ptrace. A step takes some microseconds.
+// system call, ptrace. A step takes 5 to 30 µs.
 //
 // Only tests import this package.
 package trace

@@ -1,3 +1,5 @@
+//go:build !purego
+
 package trace
 
 import (
@@ -258,6 +260,11 @@ func valueOf(r *syscall.PtraceRegs, register Register) uint64 {
 		r.R8, r.R9, r.R10, r.R11, r.R12, r.R13, r.R14, r.R15,
 	}[register-ax]
 }
+
+// Breakpoint stops the process where it is traced, and ends it elsewhere. It is
+// assembly because [runtime.Breakpoint] checks the stack's size, unless the
+// compiler inlines it.
+func Breakpoint()
 
 // Instructions returns the addresses of the instructions of a function in
 // assembly, without those that fill up space in front of loops, and without

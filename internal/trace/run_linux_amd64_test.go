@@ -1,9 +1,10 @@
+//go:build !purego
+
 package trace
 
 import (
 	"errors"
 	"os"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -26,51 +27,56 @@ var (
 )
 
 //go:noinline
+//go:norace
 func same(run int) error {
 	secret = run
-	runtime.Breakpoint()
+	Breakpoint()
 	sink = secret ^ 1
-	runtime.Breakpoint()
+	Breakpoint()
 	return nil
 }
 
 //go:noinline
+//go:norace
 func branch(run int) error {
 	secret = run
-	runtime.Breakpoint()
+	Breakpoint()
 	if secret == 2 {
 		sink = 1
 	}
-	runtime.Breakpoint()
+	Breakpoint()
 	return nil
 }
 
 //go:noinline
+//go:norace
 func address(run int) error {
 	secret = run
-	runtime.Breakpoint()
+	Breakpoint()
 	sink = table[secret&7]
-	runtime.Breakpoint()
+	Breakpoint()
 	return nil
 }
 
 //go:noinline
+//go:norace
 func loop(run int) error {
 	secret = run
-	runtime.Breakpoint()
+	Breakpoint()
 	for i := range secret + 1 {
 		sink += i
 	}
-	runtime.Breakpoint()
+	Breakpoint()
 	return nil
 }
 
 //go:noinline
+//go:norace
 func division(run int) error {
 	secret = run + 1
-	runtime.Breakpoint()
+	Breakpoint()
 	sink = 100 / secret
-	runtime.Breakpoint()
+	Breakpoint()
 	return nil
 }
 
@@ -88,10 +94,12 @@ func twice(run int) error {
 	return same(run)
 }
 
+//go:noinline
+//go:norace
 func crashes(run int) error {
-	runtime.Breakpoint()
+	Breakpoint()
 	sink = *(*int)(nil)
-	runtime.Breakpoint()
+	Breakpoint()
 	return nil
 }
 

@@ -1,10 +1,13 @@
-//go:build !(linux && amd64)
+//go:build !(linux && amd64) || purego
 
 package trace
 
 import "fmt"
 
-// Run is for Linux on amd64 only.
+// Run needs Linux on amd64, and assembly.
 func Run([]Case) (Result, error) {
-	return Result{}, fmt.Errorf("%w: this is not Linux on amd64", ErrUnavailable)
+	return Result{}, fmt.Errorf("%w: this is not Linux on amd64, or built without assembly", ErrUnavailable)
 }
+
+// Breakpoint does nothing.
+func Breakpoint() {}

@@ -14,11 +14,11 @@ type Case struct {
 	Runs int
 
 	// Run makes run number run. It prepares what the call needs, then calls
-	// [runtime.Breakpoint], makes the call, and calls runtime.Breakpoint again:
-	// what happens in between is traced. There nothing may check the stack's
-	// size, which is where the runtime preempts: every function called must be
-	// assembly, or marked go:nosplit. It returns an error if the call did not do
-	// what it should have done.
+	// [Breakpoint], makes the call, and calls Breakpoint again: what happens in
+	// between is traced. There nothing may check the stack's size, which is where
+	// the runtime preempts, so every function called must be assembly or marked
+	// go:nosplit. It returns an error if the call did not do what it should have
+	// done.
 	Run func(run int) error
 }
 
