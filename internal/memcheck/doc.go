@@ -8,6 +8,6 @@
 // (The method is Adam Langley's ctgrind, of 2010.)
 //
 // Valgrind knows AES-NI, PCLMULQDQ and AVX, so this covers the backend aesni.
-// It knows neither VAES nor AVX-512. The other backends come from the same
-// generator, and the variant check knows every instruction they use.
+// It knows neither VAES nor AVX-512. Package trace checks all backends in another
+// way, which sees less of each: not every bit, and kernels only.
 package memcheck
