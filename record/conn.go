@@ -488,6 +488,9 @@ func (c *Conn) settle() {
 			_, stop := c.endWritesWithin(alertTimeout)
 			err := c.out.SendAlert(f.alert)
 			stop()
+			// Instead of what SendAlert has left. It may have left the keys too, if
+			// their limit is reached.
+			c.out.sealer.Wipe()
 			c.out.err = f.err
 			if err == nil {
 				c.alertSent(f.alert)

@@ -244,6 +244,28 @@ func TestConnAlerts(t *testing.T) {
 	}
 }
 
+// TestConnAlertAtHardLimit has the peer break a rule when no alert can be sealed any
+// more. The keys are gone all the same.
+func TestConnAlertAtHardLimit(t *testing.T) {
+	s := appSealer(t, aead.AES128GCM(), "client", SealerConfig{HardLimit: 2})
+	for range 2 {
+		mustSeal(t)(s.SealAlert(nil, AlertUserCanceled))
+	}
+	c, transport, log := faultyConn(t, []byte{20, 3, 3, 0, 1}, ConnConfig{Sealer: s})
+	if _, err := c.Read(make([]byte, 1)); err != ErrChangeCipherSpec {
+		t.Fatal(err)
+	}
+	if _, err := c.Write([]byte("x")); err != ErrChangeCipherSpec {
+		t.Error(err)
+	}
+	if c.out.sealer.keys != nil || c.in.opener.keys != nil {
+		t.Error("keys are still there")
+	}
+	if transport.writes != 0 || len(*log) != 0 {
+		t.Errorf("%d writes, log %q", transport.writes, *log)
+	}
+}
+
 // TestConnReceivedAlerts obeys error alerts of any level, known or not, by
 // sending nothing at all.
 //
