@@ -385,6 +385,7 @@ func (c *Conn) Close() (err error) {
 			c.deadlineLock.Lock()
 			defer c.deadlineLock.Unlock()
 			c.transport.SetWriteDeadline(c.writeDeadline)
+			c.closed.Store(false)
 			err = ErrExported
 			return
 		}

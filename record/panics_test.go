@@ -183,10 +183,19 @@ func TestCloseBesideExport(t *testing.T) {
 	for c.writeLock.users.Load() < 2 {
 		runtime.Gosched()
 	}
-	c.exported.Store(true) // Export had looked before Close came
+	c.exported.Store(true) // what Export does: it had looked before Close came
+	c.in.close(ErrExported)
+	c.out.fail(ErrExported)
 	c.writeLock.unlock()
 	if err := <-done; err != ErrExported || transport.closed {
 		t.Errorf("Close: %v, transport closed: %v", err, transport.closed)
+	}
+	_, readErr := c.Read(make([]byte, 1))
+	_, writeErr := c.Write([]byte("x"))
+	for i, err := range []error{readErr, writeErr, c.CloseWrite(), c.KeyUpdate(false), c.SetDeadline(time.Time{}), c.Close()} {
+		if !errors.Is(err, ErrExported) || errors.Is(err, net.ErrClosed) {
+			t.Errorf("call %d: %v", i, err)
+		}
 	}
 }
 
