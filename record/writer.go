@@ -59,8 +59,8 @@ type Writer struct {
 	kept *outBuffer
 
 	dynamic bool
-	burst   int // content since the last pause
-	last    time.Time
+	burst   int       // content since the last pause, up to burstSize
+	last    time.Time // when the transport last took content
 }
 
 // NewWriter returns a Writer of records that sealer makes. The Sealer belongs
@@ -537,7 +537,7 @@ func (w *Writer) room(b *outBuffer, size int) bool {
 func (w *Writer) sealed(b *outBuffer, records []byte, content int) {
 	b.records = records
 	b.marks = append(b.marks, mark{end: len(records), content: content})
-	w.burst += content
+	w.burst = min(w.burst+content, burstSize)
 }
 
 // flush hands what b holds to the transport and returns how much content it
@@ -579,6 +579,9 @@ func (w *Writer) taken(b *outBuffer, taken int, writeErr error) (n int, err erro
 		n += m.content
 	}
 	b.reset()
+	if w.dynamic && n > 0 {
+		w.last = time.Now()
+	}
 	if writeErr != nil {
 		err = &TransportError{Op: "write", Err: notTheEnd(writeErr, io.ErrClosedPipe)}
 		w.fail(err)
@@ -588,14 +591,9 @@ func (w *Writer) taken(b *outBuffer, taken int, writeErr error) (n int, err erro
 
 // startBurst begins a call that sends application data.
 func (w *Writer) startBurst() {
-	if !w.dynamic {
-		return
-	}
-	now := time.Now()
-	if now.Sub(w.last) >= burstPause {
+	if w.dynamic && time.Since(w.last) >= burstPause {
 		w.burst = 0
 	}
-	w.last = now
 }
 
 // contentSize returns how much content the next record may carry.

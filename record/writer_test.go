@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"strings"
@@ -534,13 +535,13 @@ func TestWriteHandshake(t *testing.T) {
 	// A message that stays partly through ends the direction.
 	s = stub{}
 	w, _ = newTestWriter(t, &s, SealerConfig{HardLimit: 4, SoftLimit: 2, RecordSizeLimit: 64}, WriterConfig{})
-	if err := w.WriteHandshake(message(typeNewSessionTicket, 63*5)); err != ErrKeyUpdateRequired {
+	if err := w.WriteHandshake(message(typeNewSessionTicket, 63*5)); err != ErrKeyExhausted {
 		t.Fatal(err)
 	}
-	if _, err := w.Write([]byte("x")); err != ErrKeyUpdateRequired {
+	if _, err := w.Write([]byte("x")); err != ErrKeyExhausted {
 		t.Errorf("after it: %v", err)
 	}
-	if err := w.Close(); err != ErrKeyUpdateRequired {
+	if err := w.Close(); err != ErrKeyExhausted {
 		t.Errorf("Close after it: %v", err)
 	}
 }
@@ -679,6 +680,17 @@ func TestDynamicSizes(t *testing.T) {
 	w.last = time.Now()
 	if short, _ := sizes(); short != 0 {
 		t.Errorf("without a pause: %d short", short)
+	}
+	// A call that takes long is no pause, and no amount of content is too much.
+	s.write = func(p []byte) (int, error) {
+		w.last = w.last.Add(-2 * burstPause)
+		return s.out.Write(p)
+	}
+	sizes()
+	w.burst = max(w.burst, math.MaxInt-len(data))
+	sizes()
+	if short, _ := sizes(); short != 0 {
+		t.Errorf("after a long call: %d short", short)
 	}
 }
 
