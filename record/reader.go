@@ -56,7 +56,9 @@ type ReaderConfig struct {
 // While a Reader waits for the first byte of a record it holds no buffer: it
 // waits with a Read of the five header bytes, or, if the transport is a
 // [net.TCPConn] or a stream [net.UnixConn] on a Unix system, until the socket is
-// readable. Once there is something it reads up to 72 KiB at a time.
+// readable. Once there is something it reads up to 72 KiB at a time. While it waits
+// inside a record it holds 18 KiB, and those 72 if the transport is no such socket
+// and has filled them before.
 //
 // Errors of the transport that are timeouts lose nothing: the next Read goes on
 // where the last one stopped, at any byte. All other errors are final, and come
