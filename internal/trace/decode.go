@@ -52,9 +52,6 @@ func extended(low byte, high bool) Register {
 	return ax + Register(low)
 }
 
-// maxInstruction is the size of the longest instruction.
-const maxInstruction = 15
-
 var errShort = errors.New("the code ends inside an instruction")
 
 // Decode reads the first instruction of code, by the Intel SDM, volume 2,

@@ -221,6 +221,9 @@ func (t *tracer) step() error {
 	}
 }
 
+// maxInstruction is the size of the longest instruction.
+const maxInstruction = 15
+
 // decode returns the instruction at pc.
 func (t *tracer) decode(pc uint64) (Instruction, error) {
 	if in, ok := t.decoded[pc]; ok {
