@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -87,6 +89,7 @@ func compare(a, b []step) (d Difference, differs bool) {
 type tracer struct {
 	pid     int
 	ended   bool
+	away    uint64 // from an instruction here to the same one in the process
 	decoded map[uint64]Instruction
 	steps   []step
 	Result
@@ -120,7 +123,32 @@ func start(log *os.File) (*tracer, error) {
 		t.kill()
 		return nil, err
 	}
+	// Code that is position-independent need not be where it is here.
+	here, err := loadedAt("self", exe)
+	if err == nil {
+		t.away, err = loadedAt(strconv.Itoa(t.pid), exe)
+	}
+	if err != nil {
+		t.kill()
+		return nil, err
+	}
+	t.away -= here
 	return t, nil
+}
+
+// loadedAt returns where a process has the program exe in memory.
+func loadedAt(process, exe string) (address uint64, err error) {
+	maps, err := os.ReadFile("/proc/" + process + "/maps")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(maps)) {
+		if strings.HasSuffix(line, exe+"\n") {
+			_, err := fmt.Sscanf(line, "%x-", &address)
+			return address, err
+		}
+	}
+	return 0, fmt.Errorf("%s is not in the memory of process %s", exe, process)
 }
 
 var errEnded = errors.New("the process has ended")
@@ -177,18 +205,19 @@ func (t *tracer) follow() ([]step, error) {
 		if err := syscall.PtraceGetRegs(t.pid, &regs); err != nil {
 			return nil, err
 		}
-		if n := len(t.steps); n > 0 && !last.jumps && regs.Rip != t.steps[n-1].pc+uint64(last.Size) {
+		pc := regs.Rip - t.away
+		if n := len(t.steps); n > 0 && !last.jumps && pc != t.steps[n-1].pc+uint64(last.Size) {
 			return nil, fmt.Errorf("%s has %d bytes, the decoder says %d",
-				Place(uintptr(t.steps[n-1].pc)), regs.Rip-t.steps[n-1].pc, last.Size)
+				Place(uintptr(t.steps[n-1].pc)), pc-t.steps[n-1].pc, last.Size)
 		}
-		in, err := t.decode(regs.Rip)
+		in, err := t.decode(pc)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", Place(uintptr(regs.Rip)), err)
+			return nil, fmt.Errorf("%s: %w", Place(uintptr(pc)), err)
 		}
 		if len(t.steps) == maxSteps {
 			return nil, fmt.Errorf("no end after %d instructions", maxSteps)
 		}
-		s := step{pc: regs.Rip, sp: regs.Rsp}
+		s := step{pc: pc, sp: regs.Rsp}
 		for i, register := range in.Shown {
 			if register != 0 {
 				s.shown[i] = valueOf(&regs, register)
@@ -224,14 +253,14 @@ func (t *tracer) step() error {
 // maxInstruction is the size of the longest instruction.
 const maxInstruction = 15
 
-// decode returns the instruction at pc.
+// decode returns the instruction that is at pc here.
 func (t *tracer) decode(pc uint64) (Instruction, error) {
 	if in, ok := t.decoded[pc]; ok {
 		return in, nil
 	}
 	// The last instruction before memory ends may have less.
 	var code [maxInstruction]byte
-	n, err := syscall.PtracePeekText(t.pid, uintptr(pc), code[:])
+	n, err := syscall.PtracePeekText(t.pid, uintptr(pc+t.away), code[:])
 	if n == 0 {
 		return Instruction{}, err
 	}
