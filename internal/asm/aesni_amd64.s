@@ -3831,81 +3831,38 @@ empty_78:
 	JZ      empty_78
 
 taken_79:
-	CMPQ    R13, $0x00000060
-	JB      seam_77
-	MOVQ    DX, R13
-	CMPQ    SI, DI
-	JE      moved_80
-	CMPQ    R13, $0x00000040
-	JB      less_81
-	VMOVDQU (SI), X0
-	VMOVDQU X0, (DI)
-	VMOVDQU 16(SI), X0
-	VMOVDQU X0, 16(DI)
-	VMOVDQU 32(SI), X0
-	VMOVDQU X0, 32(DI)
-	VMOVDQU 48(SI), X0
-	VMOVDQU X0, 48(DI)
-	VMOVDQU -64(SI)(R13*1), X0
-	VMOVDQU X0, -64(DI)(R13*1)
-	VMOVDQU -48(SI)(R13*1), X0
-	VMOVDQU X0, -48(DI)(R13*1)
-	VMOVDQU -32(SI)(R13*1), X0
-	VMOVDQU X0, -32(DI)(R13*1)
-	VMOVDQU -16(SI)(R13*1), X0
-	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_80
-
-less_81:
-	CMPQ    R13, $0x00000020
-	JB      less_82
-	VMOVDQU (SI), X0
-	VMOVDQU X0, (DI)
-	VMOVDQU 16(SI), X0
-	VMOVDQU X0, 16(DI)
-	VMOVDQU -32(SI)(R13*1), X0
-	VMOVDQU X0, -32(DI)(R13*1)
-	VMOVDQU -16(SI)(R13*1), X0
-	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_80
-
-less_82:
-	CMPQ    R13, $0x00000010
-	JB      less_83
-	VMOVDQU (SI), X0
-	VMOVDQU X0, (DI)
-	VMOVDQU -16(SI)(R13*1), X0
-	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_80
-
-less_83:
+	CMPQ R13, $0x00000060
+	JB   seam_77
+	MOVQ DX, R13
+	CMPQ SI, DI
+	JE   moved_80
 	CMPQ R13, $0x00000008
-	JB   less_84
+	JB   less_81
 	MOVQ (SI), CX
 	MOVQ CX, (DI)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
 	JMP  moved_80
 
-less_84:
+less_81:
 	CMPQ R13, $0x00000004
-	JB   less_85
+	JB   less_82
 	MOVL (SI), CX
 	MOVL CX, (DI)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
 	JMP  moved_80
 
-less_85:
+less_82:
 	CMPQ R13, $0x00000002
-	JB   less_86
+	JB   less_83
 	MOVW (SI), CX
 	MOVW CX, (DI)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
 	JMP  moved_80
 
-less_86:
+less_83:
 	TESTQ R13, R13
 	JZ    moved_80
 	MOVB  (SI), CL
@@ -3924,9 +3881,9 @@ moved_80:
 seam_77:
 	MOVQ    DX, R13
 	CMPQ    SI, DI
-	JE      moved_89
+	JE      moved_86
 	CMPQ    R13, $0x00000040
-	JB      less_90
+	JB      less_87
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU 16(SI), X0
@@ -3943,11 +3900,11 @@ seam_77:
 	VMOVDQU X0, -32(DI)(R13*1)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_89
+	JMP     moved_86
 
-less_90:
+less_87:
 	CMPQ    R13, $0x00000020
-	JB      less_91
+	JB      less_88
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU 16(SI), X0
@@ -3956,60 +3913,60 @@ less_90:
 	VMOVDQU X0, -32(DI)(R13*1)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_89
+	JMP     moved_86
 
-less_91:
+less_88:
 	CMPQ    R13, $0x00000010
-	JB      less_92
+	JB      less_89
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_89
+	JMP     moved_86
 
-less_92:
+less_89:
 	CMPQ R13, $0x00000008
-	JB   less_93
+	JB   less_90
 	MOVQ (SI), CX
 	MOVQ CX, (DI)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_89
+	JMP  moved_86
 
-less_93:
+less_90:
 	CMPQ R13, $0x00000004
-	JB   less_94
+	JB   less_91
 	MOVL (SI), CX
 	MOVL CX, (DI)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_89
+	JMP  moved_86
 
-less_94:
+less_91:
 	CMPQ R13, $0x00000002
-	JB   less_95
+	JB   less_92
 	MOVW (SI), CX
 	MOVW CX, (DI)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_89
+	JMP  moved_86
 
-less_95:
+less_92:
 	TESTQ R13, R13
-	JZ    moved_89
+	JZ    moved_86
 	MOVB  (SI), CL
 	MOVB  CL, (DI)
 
-moved_89:
-fill_87:
+moved_86:
+fill_84:
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_97
+	JNZ   taken_94
 
-empty_96:
+empty_93:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      filled_88
+	JZ      filled_85
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -4019,9 +3976,9 @@ empty_96:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_96
+	JZ      empty_93
 
-taken_97:
+taken_94:
 	MOVL    $0x00000060, CX
 	SUBQ    DX, CX
 	CMPQ    R13, CX
@@ -4032,9 +3989,9 @@ taken_97:
 	LEAQ    (DI)(DX*1), AX
 	ADDQ    R13, DX
 	CMPQ    SI, AX
-	JE      moved_98
+	JE      moved_95
 	CMPQ    R13, $0x00000040
-	JB      less_99
+	JB      less_96
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (AX)
 	VMOVDQU 16(SI), X0
@@ -4051,11 +4008,11 @@ taken_97:
 	VMOVDQU X0, -32(AX)(R13*1)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(AX)(R13*1)
-	JMP     moved_98
+	JMP     moved_95
 
-less_99:
+less_96:
 	CMPQ    R13, $0x00000020
-	JB      less_100
+	JB      less_97
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (AX)
 	VMOVDQU 16(SI), X0
@@ -4064,55 +4021,55 @@ less_99:
 	VMOVDQU X0, -32(AX)(R13*1)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(AX)(R13*1)
-	JMP     moved_98
+	JMP     moved_95
 
-less_100:
+less_97:
 	CMPQ    R13, $0x00000010
-	JB      less_101
+	JB      less_98
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (AX)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(AX)(R13*1)
-	JMP     moved_98
+	JMP     moved_95
 
-less_101:
+less_98:
 	CMPQ R13, $0x00000008
-	JB   less_102
+	JB   less_99
 	MOVQ (SI), CX
 	MOVQ CX, (AX)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(AX)(R13*1)
-	JMP  moved_98
+	JMP  moved_95
 
-less_102:
+less_99:
 	CMPQ R13, $0x00000004
-	JB   less_103
+	JB   less_100
 	MOVL (SI), CX
 	MOVL CX, (AX)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(AX)(R13*1)
-	JMP  moved_98
+	JMP  moved_95
 
-less_103:
+less_100:
 	CMPQ R13, $0x00000002
-	JB   less_104
+	JB   less_101
 	MOVW (SI), CX
 	MOVW CX, (AX)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(AX)(R13*1)
-	JMP  moved_98
+	JMP  moved_95
 
-less_104:
+less_101:
 	TESTQ R13, R13
-	JZ    moved_98
+	JZ    moved_95
 	MOVB  (SI), CL
 	MOVB  CL, (AX)
 
-moved_98:
+moved_95:
 	CMPQ DX, $0x00000060
-	JB   fill_87
+	JB   fill_84
 
-filled_88:
+filled_85:
 	MOVQ DI, SI
 
 whole_76:
@@ -4145,9 +4102,9 @@ continue:
 	JAE        continue_whole
 	MOVQ       DX, R13
 	CMPQ       SI, DI
-	JE         moved_107
+	JE         moved_104
 	CMPQ       R13, $0x00000040
-	JB         less_108
+	JB         less_105
 	VMOVDQU    (SI), X0
 	VMOVDQU    X0, (DI)
 	VMOVDQU    16(SI), X0
@@ -4164,11 +4121,11 @@ continue:
 	VMOVDQU    X0, -32(DI)(R13*1)
 	VMOVDQU    -16(SI)(R13*1), X0
 	VMOVDQU    X0, -16(DI)(R13*1)
-	JMP        moved_107
+	JMP        moved_104
 
-less_108:
+less_105:
 	CMPQ    R13, $0x00000020
-	JB      less_109
+	JB      less_106
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU 16(SI), X0
@@ -4177,60 +4134,60 @@ less_108:
 	VMOVDQU X0, -32(DI)(R13*1)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_107
+	JMP     moved_104
 
-less_109:
+less_106:
 	CMPQ    R13, $0x00000010
-	JB      less_110
+	JB      less_107
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_107
+	JMP     moved_104
 
-less_110:
+less_107:
 	CMPQ R13, $0x00000008
-	JB   less_111
+	JB   less_108
 	MOVQ (SI), CX
 	MOVQ CX, (DI)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_107
+	JMP  moved_104
 
-less_111:
+less_108:
 	CMPQ R13, $0x00000004
-	JB   less_112
+	JB   less_109
 	MOVL (SI), CX
 	MOVL CX, (DI)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_107
+	JMP  moved_104
 
-less_112:
+less_109:
 	CMPQ R13, $0x00000002
-	JB   less_113
+	JB   less_110
 	MOVW (SI), CX
 	MOVW CX, (DI)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_107
+	JMP  moved_104
 
-less_113:
+less_110:
 	TESTQ R13, R13
-	JZ    moved_107
+	JZ    moved_104
 	MOVB  (SI), CL
 	MOVB  CL, (DI)
 
-moved_107:
-fill_105:
+moved_104:
+fill_102:
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_115
+	JNZ   taken_112
 
-empty_114:
+empty_111:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      filled_106
+	JZ      filled_103
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -4240,9 +4197,9 @@ empty_114:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_114
+	JZ      empty_111
 
-taken_115:
+taken_112:
 	MOVL    $0x00000080, CX
 	SUBQ    DX, CX
 	CMPQ    R13, CX
@@ -4253,9 +4210,9 @@ taken_115:
 	LEAQ    (DI)(DX*1), AX
 	ADDQ    R13, DX
 	CMPQ    SI, AX
-	JE      moved_116
+	JE      moved_113
 	CMPQ    R13, $0x00000040
-	JB      less_117
+	JB      less_114
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (AX)
 	VMOVDQU 16(SI), X0
@@ -4272,11 +4229,11 @@ taken_115:
 	VMOVDQU X0, -32(AX)(R13*1)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(AX)(R13*1)
-	JMP     moved_116
+	JMP     moved_113
 
-less_117:
+less_114:
 	CMPQ    R13, $0x00000020
-	JB      less_118
+	JB      less_115
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (AX)
 	VMOVDQU 16(SI), X0
@@ -4285,55 +4242,55 @@ less_117:
 	VMOVDQU X0, -32(AX)(R13*1)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(AX)(R13*1)
-	JMP     moved_116
+	JMP     moved_113
 
-less_118:
+less_115:
 	CMPQ    R13, $0x00000010
-	JB      less_119
+	JB      less_116
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (AX)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(AX)(R13*1)
-	JMP     moved_116
+	JMP     moved_113
 
-less_119:
+less_116:
 	CMPQ R13, $0x00000008
-	JB   less_120
+	JB   less_117
 	MOVQ (SI), CX
 	MOVQ CX, (AX)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(AX)(R13*1)
-	JMP  moved_116
+	JMP  moved_113
 
-less_120:
+less_117:
 	CMPQ R13, $0x00000004
-	JB   less_121
+	JB   less_118
 	MOVL (SI), CX
 	MOVL CX, (AX)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(AX)(R13*1)
-	JMP  moved_116
+	JMP  moved_113
 
-less_121:
+less_118:
 	CMPQ R13, $0x00000002
-	JB   less_122
+	JB   less_119
 	MOVW (SI), CX
 	MOVW CX, (AX)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(AX)(R13*1)
-	JMP  moved_116
+	JMP  moved_113
 
-less_122:
+less_119:
 	TESTQ R13, R13
-	JZ    moved_116
+	JZ    moved_113
 	MOVB  (SI), CL
 	MOVB  CL, (AX)
 
-moved_116:
+moved_113:
 	CMPQ DX, $0x00000080
-	JB   fill_105
+	JB   fill_102
 
-filled_106:
+filled_103:
 	MOVQ DI, SI
 
 continue_whole:
@@ -4352,8 +4309,8 @@ continue_whole:
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	VPXOR   aesniIndex<>+112(SB), X8, X7
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_124
-	JE      twelve_rounds_123
+	JB      ten_rounds_121
+	JE      twelve_rounds_120
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -4373,7 +4330,7 @@ continue_whole:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-twelve_rounds_123:
+twelve_rounds_120:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -4393,7 +4350,7 @@ twelve_rounds_123:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-ten_rounds_124:
+ten_rounds_121:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VAESENC     X8, X1, X1
@@ -4533,7 +4490,7 @@ short:
 
 short_block:
 	CMPQ    DX, $0x08
-	JB      four_bytes_125
+	JB      four_bytes_122
 	MOVQ    (SI), AX
 	MOVQ    -8(SI)(DX*1), R11
 	MOVL    $0x0000000f, CX
@@ -4543,11 +4500,11 @@ short_block:
 	SHRQ    $0x08, R11
 	VMOVQ   AX, X12
 	VPINSRQ $0x01, R11, X12, X12
-	JMP     loaded_128
+	JMP     loaded_125
 
-four_bytes_125:
+four_bytes_122:
 	CMPQ  DX, $0x04
-	JB    one_byte_126
+	JB    one_byte_123
 	MOVL  (SI), AX
 	MOVL  -4(SI)(DX*1), R11
 	LEAL  -4(DX), CX
@@ -4555,11 +4512,11 @@ four_bytes_125:
 	SHLQ  CL, R11
 	ORQ   R11, AX
 	VMOVQ AX, X12
-	JMP   loaded_128
+	JMP   loaded_125
 
-one_byte_126:
+one_byte_123:
 	TESTQ   DX, DX
-	JZ      no_bytes_127
+	JZ      no_bytes_124
 	MOVBLZX (SI), AX
 	MOVL    DX, CX
 	SHRL    $0x01, CX
@@ -4573,12 +4530,12 @@ one_byte_126:
 	SHLL    CL, R11
 	ORL     R11, AX
 	VMOVQ   AX, X12
-	JMP     loaded_128
+	JMP     loaded_125
 
-no_bytes_127:
+no_bytes_124:
 	VPXOR X12, X12, X12
 
-loaded_128:
+loaded_125:
 	XORL AX, AX
 
 short_loaded:
@@ -4590,50 +4547,50 @@ short_loaded:
 	VPXOR   X13, X12, X12
 	VMOVDQU X12, 32(R9)
 	CMPQ    R12, $0x00000030
-	JHI     upper_half_129
+	JHI     upper_half_126
 	CMPQ    R12, $0x00000020
-	JHI     upper_half_130
+	JHI     upper_half_127
 	CMPQ    R12, $0x00000010
-	JHI     upper_half_131
+	JHI     upper_half_128
 	JMP     short_1
 
-upper_half_131:
+upper_half_128:
 	JMP short_2
 
-upper_half_130:
+upper_half_127:
 	JMP short_3
 
-upper_half_129:
+upper_half_126:
 	CMPQ R12, $0x00000050
-	JHI  upper_half_132
+	JHI  upper_half_129
 	CMPQ R12, $0x00000040
-	JHI  upper_half_133
+	JHI  upper_half_130
 	JMP  short_4
 
-upper_half_133:
+upper_half_130:
 	JMP short_5
 
-upper_half_132:
+upper_half_129:
 	JMP short_6
 
 short_0:
 	MOVL    $0x00000008, R11
 	VPXOR   aesniIndex<>+16(SB), X8, X1
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_135
-	JE      twelve_rounds_134
+	JB      ten_rounds_132
+	JE      twelve_rounds_131
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VMOVDQU 32(R8), X8
 	VAESENC X8, X1, X1
 
-twelve_rounds_134:
+twelve_rounds_131:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VMOVDQU 64(R8), X8
 	VAESENC X8, X1, X1
 
-ten_rounds_135:
+ten_rounds_132:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VMOVDQU     96(R8), X8
@@ -4661,8 +4618,8 @@ short_1:
 	VPXOR   aesniIndex<>+16(SB), X8, X1
 	VPXOR   aesniIndex<>+32(SB), X8, X2
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_137
-	JE      twelve_rounds_136
+	JB      ten_rounds_134
+	JE      twelve_rounds_133
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -4670,7 +4627,7 @@ short_1:
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
 
-twelve_rounds_136:
+twelve_rounds_133:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -4678,7 +4635,7 @@ twelve_rounds_136:
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
 
-ten_rounds_137:
+ten_rounds_134:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -4732,8 +4689,8 @@ short_2:
 	VPXOR   aesniIndex<>+32(SB), X8, X2
 	VPXOR   aesniIndex<>+48(SB), X8, X3
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_139
-	JE      twelve_rounds_138
+	JB      ten_rounds_136
+	JE      twelve_rounds_135
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -4743,7 +4700,7 @@ short_2:
 	VAESENC X8, X2, X2
 	VAESENC X8, X3, X3
 
-twelve_rounds_138:
+twelve_rounds_135:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -4753,7 +4710,7 @@ twelve_rounds_138:
 	VAESENC X8, X2, X2
 	VAESENC X8, X3, X3
 
-ten_rounds_139:
+ten_rounds_136:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -4829,8 +4786,8 @@ short_3:
 	VPXOR   aesniIndex<>+48(SB), X8, X3
 	VPXOR   aesniIndex<>+64(SB), X8, X4
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_141
-	JE      twelve_rounds_140
+	JB      ten_rounds_138
+	JE      twelve_rounds_137
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -4842,7 +4799,7 @@ short_3:
 	VAESENC X8, X3, X3
 	VAESENC X8, X4, X4
 
-twelve_rounds_140:
+twelve_rounds_137:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -4854,7 +4811,7 @@ twelve_rounds_140:
 	VAESENC X8, X3, X3
 	VAESENC X8, X4, X4
 
-ten_rounds_141:
+ten_rounds_138:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -4952,8 +4909,8 @@ short_4:
 	VPXOR   aesniIndex<>+64(SB), X8, X4
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_143
-	JE      twelve_rounds_142
+	JB      ten_rounds_140
+	JE      twelve_rounds_139
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -4967,7 +4924,7 @@ short_4:
 	VAESENC X8, X4, X4
 	VAESENC X8, X5, X5
 
-twelve_rounds_142:
+twelve_rounds_139:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -4981,7 +4938,7 @@ twelve_rounds_142:
 	VAESENC X8, X4, X4
 	VAESENC X8, X5, X5
 
-ten_rounds_143:
+ten_rounds_140:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -5101,8 +5058,8 @@ short_5:
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_145
-	JE      twelve_rounds_144
+	JB      ten_rounds_142
+	JE      twelve_rounds_141
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -5118,7 +5075,7 @@ short_5:
 	VAESENC X8, X5, X5
 	VAESENC X8, X6, X6
 
-twelve_rounds_144:
+twelve_rounds_141:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -5134,7 +5091,7 @@ twelve_rounds_144:
 	VAESENC X8, X5, X5
 	VAESENC X8, X6, X6
 
-ten_rounds_145:
+ten_rounds_142:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -5276,8 +5233,8 @@ short_6:
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	VPXOR   aesniIndex<>+112(SB), X8, X7
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_147
-	JE      twelve_rounds_146
+	JB      ten_rounds_144
+	JE      twelve_rounds_143
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -5295,7 +5252,7 @@ short_6:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-twelve_rounds_146:
+twelve_rounds_143:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -5313,7 +5270,7 @@ twelve_rounds_146:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-ten_rounds_147:
+ten_rounds_144:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -5572,8 +5529,8 @@ first_batch:
 	VPXOR      aesniIndex<>+96(SB), X8, X6
 	VPXOR      aesniIndex<>+112(SB), X8, X7
 	CMPB       240(R8), $0x0c
-	JB         ten_rounds_149
-	JE         twelve_rounds_148
+	JB         ten_rounds_146
+	JE         twelve_rounds_145
 	VMOVDQU    16(R8), X8
 	VAESENC    X8, X1, X1
 	VAESENC    X8, X2, X2
@@ -5591,7 +5548,7 @@ first_batch:
 	VAESENC    X8, X6, X6
 	VAESENC    X8, X7, X7
 
-twelve_rounds_148:
+twelve_rounds_145:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -5609,7 +5566,7 @@ twelve_rounds_148:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-ten_rounds_149:
+ten_rounds_146:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -5766,7 +5723,7 @@ ten_rounds_149:
 	ADDQ        $0x00000080, BX
 	SUBQ        $0x00000008, R10
 	CMPQ        BX, 120(SP)
-	JNE         within_group_150
+	JNE         within_group_147
 	VPXOR       X11, X9, X15
 	VPXOR       X15, X10, X10
 	VPCLMULQDQ  $0x10, aesniPolynomial<>+0(SB), X9, X15
@@ -5778,11 +5735,11 @@ ten_rounds_149:
 	VPXOR       X14, X11, X11
 	VPXOR       X15, X11, X11
 	TESTQ       R10, R10
-	JNZ         more_slots_151
+	JNZ         more_slots_148
 	CMPQ        s+96(FP), $0x00
-	JE          no_seam_152
+	JE          no_seam_149
 	CMPQ        344(SP), $0x00
-	JE          no_seam_152
+	JE          no_seam_149
 	LEAQ        216(SP), AX
 	ANDQ        $-64, AX
 	MOVQ        344(SP), DX
@@ -5790,12 +5747,12 @@ ten_rounds_149:
 	MOVQ        352(SP), DI
 	MOVQ        360(SP), R13
 
-move_out_153:
+move_out_150:
 	SUBQ    R13, DX
 	CMPQ    AX, DI
-	JE      moved_155
+	JE      moved_152
 	CMPQ    R13, $0x00000040
-	JB      less_156
+	JB      less_153
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU 16(AX), X0
@@ -5812,11 +5769,11 @@ move_out_153:
 	VMOVDQU X0, -32(DI)(R13*1)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_155
+	JMP     moved_152
 
-less_156:
+less_153:
 	CMPQ    R13, $0x00000020
-	JB      less_157
+	JB      less_154
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU 16(AX), X0
@@ -5825,62 +5782,62 @@ less_156:
 	VMOVDQU X0, -32(DI)(R13*1)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_155
+	JMP     moved_152
 
-less_157:
+less_154:
 	CMPQ    R13, $0x00000010
-	JB      less_158
+	JB      less_155
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_155
+	JMP     moved_152
 
-less_158:
+less_155:
 	CMPQ R13, $0x00000008
-	JB   less_159
+	JB   less_156
 	MOVQ (AX), CX
 	MOVQ CX, (DI)
 	MOVQ -8(AX)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_155
+	JMP  moved_152
 
-less_159:
+less_156:
 	CMPQ R13, $0x00000004
-	JB   less_160
+	JB   less_157
 	MOVL (AX), CX
 	MOVL CX, (DI)
 	MOVL -4(AX)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_155
+	JMP  moved_152
 
-less_160:
+less_157:
 	CMPQ R13, $0x00000002
-	JB   less_161
+	JB   less_158
 	MOVW (AX), CX
 	MOVW CX, (DI)
 	MOVW -2(AX)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_155
+	JMP  moved_152
 
-less_161:
+less_158:
 	TESTQ R13, R13
-	JZ    moved_155
+	JZ    moved_152
 	MOVB  (AX), CL
 	MOVB  CL, (DI)
 
-moved_155:
+moved_152:
 	ADDQ  R13, AX
 	TESTQ DX, DX
-	JZ    moved_out_154
+	JZ    moved_out_151
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_163
+	JNZ   taken_160
 
-empty_162:
+empty_159:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      moved_out_154
+	JZ      moved_out_151
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -5890,25 +5847,25 @@ empty_162:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_162
+	JZ      empty_159
 
-taken_163:
+taken_160:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
 	MOVQ    144(SP), DI
 	ADDQ    R13, 144(SP)
 	SUBQ    R13, 152(SP)
-	JMP     move_out_153
+	JMP     move_out_150
 
-moved_out_154:
-no_seam_152:
+moved_out_151:
+no_seam_149:
 	MOVQ    s+96(FP), AX
 	VMOVDQU X11, (AX)
 	VMOVDQU 16(R9), X12
 	VMOVDQU X12, 16(AX)
 	RET
 
-more_slots_151:
+more_slots_148:
 	MOVQ       120(SP), BX
 	MOVQ       1136(BX), CX
 	MOVQ       R10, AX
@@ -5925,7 +5882,7 @@ more_slots_151:
 	VPCLMULQDQ $0x11, (BX), X12, X11
 	VPCLMULQDQ $0x00, 1088(BX), X14, X10
 
-within_group_150:
+within_group_147:
 next:
 	CMPQ    DX, $0x00000080
 	JB      run_end
@@ -5947,8 +5904,8 @@ batch:
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	VPXOR   aesniIndex<>+112(SB), X8, X7
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_165
-	JE      twelve_rounds_164
+	JB      ten_rounds_162
+	JE      twelve_rounds_161
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -5968,7 +5925,7 @@ batch:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-twelve_rounds_164:
+twelve_rounds_161:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -5988,7 +5945,7 @@ twelve_rounds_164:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-ten_rounds_165:
+ten_rounds_162:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     (SI), X12
@@ -6177,7 +6134,7 @@ ten_rounds_165:
 	ADDQ        $0x00000080, BX
 	SUBQ        $0x00000008, R10
 	CMPQ        BX, 120(SP)
-	JNE         within_group_166
+	JNE         within_group_163
 	VPXOR       X11, X9, X15
 	VPXOR       X15, X10, X10
 	VPCLMULQDQ  $0x10, aesniPolynomial<>+0(SB), X9, X15
@@ -6189,11 +6146,11 @@ ten_rounds_165:
 	VPXOR       X14, X11, X11
 	VPXOR       X15, X11, X11
 	TESTQ       R10, R10
-	JNZ         more_slots_167
+	JNZ         more_slots_164
 	CMPQ        s+96(FP), $0x00
-	JE          no_seam_168
+	JE          no_seam_165
 	CMPQ        344(SP), $0x00
-	JE          no_seam_168
+	JE          no_seam_165
 	LEAQ        216(SP), AX
 	ANDQ        $-64, AX
 	MOVQ        344(SP), DX
@@ -6201,12 +6158,12 @@ ten_rounds_165:
 	MOVQ        352(SP), DI
 	MOVQ        360(SP), R13
 
-move_out_169:
+move_out_166:
 	SUBQ    R13, DX
 	CMPQ    AX, DI
-	JE      moved_171
+	JE      moved_168
 	CMPQ    R13, $0x00000040
-	JB      less_172
+	JB      less_169
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU 16(AX), X0
@@ -6223,11 +6180,11 @@ move_out_169:
 	VMOVDQU X0, -32(DI)(R13*1)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_171
+	JMP     moved_168
 
-less_172:
+less_169:
 	CMPQ    R13, $0x00000020
-	JB      less_173
+	JB      less_170
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU 16(AX), X0
@@ -6236,62 +6193,62 @@ less_172:
 	VMOVDQU X0, -32(DI)(R13*1)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_171
+	JMP     moved_168
 
-less_173:
+less_170:
 	CMPQ    R13, $0x00000010
-	JB      less_174
+	JB      less_171
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_171
+	JMP     moved_168
 
-less_174:
+less_171:
 	CMPQ R13, $0x00000008
-	JB   less_175
+	JB   less_172
 	MOVQ (AX), CX
 	MOVQ CX, (DI)
 	MOVQ -8(AX)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_171
+	JMP  moved_168
 
-less_175:
+less_172:
 	CMPQ R13, $0x00000004
-	JB   less_176
+	JB   less_173
 	MOVL (AX), CX
 	MOVL CX, (DI)
 	MOVL -4(AX)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_171
+	JMP  moved_168
 
-less_176:
+less_173:
 	CMPQ R13, $0x00000002
-	JB   less_177
+	JB   less_174
 	MOVW (AX), CX
 	MOVW CX, (DI)
 	MOVW -2(AX)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_171
+	JMP  moved_168
 
-less_177:
+less_174:
 	TESTQ R13, R13
-	JZ    moved_171
+	JZ    moved_168
 	MOVB  (AX), CL
 	MOVB  CL, (DI)
 
-moved_171:
+moved_168:
 	ADDQ  R13, AX
 	TESTQ DX, DX
-	JZ    moved_out_170
+	JZ    moved_out_167
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_179
+	JNZ   taken_176
 
-empty_178:
+empty_175:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      moved_out_170
+	JZ      moved_out_167
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -6301,25 +6258,25 @@ empty_178:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_178
+	JZ      empty_175
 
-taken_179:
+taken_176:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
 	MOVQ    144(SP), DI
 	ADDQ    R13, 144(SP)
 	SUBQ    R13, 152(SP)
-	JMP     move_out_169
+	JMP     move_out_166
 
-moved_out_170:
-no_seam_168:
+moved_out_167:
+no_seam_165:
 	MOVQ    s+96(FP), AX
 	VMOVDQU X11, (AX)
 	VMOVDQU 16(R9), X12
 	VMOVDQU X12, 16(AX)
 	RET
 
-more_slots_167:
+more_slots_164:
 	MOVQ       120(SP), BX
 	MOVQ       1136(BX), CX
 	MOVQ       R10, AX
@@ -6336,17 +6293,17 @@ more_slots_167:
 	VPCLMULQDQ $0x11, (BX), X12, X11
 	VPCLMULQDQ $0x00, 1088(BX), X14, X10
 
-within_group_166:
+within_group_163:
 	CMPQ DX, $0x00000080
 	JAE  batch
 
 run_end:
 	CMPQ  s+96(FP), $0x00
-	JE    no_run_180
+	JE    no_run_177
 	CMPQ  344(SP), $0x00
-	JE    whole_181
+	JE    whole_178
 	TESTQ DX, DX
-	JNZ   no_run_180
+	JNZ   no_run_177
 	LEAQ  216(SP), AX
 	ANDQ  $-64, AX
 	MOVQ  344(SP), DX
@@ -6354,12 +6311,12 @@ run_end:
 	MOVQ  352(SP), DI
 	MOVQ  360(SP), R13
 
-move_out_183:
+move_out_180:
 	SUBQ    R13, DX
 	CMPQ    AX, DI
-	JE      moved_185
+	JE      moved_182
 	CMPQ    R13, $0x00000040
-	JB      less_186
+	JB      less_183
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU 16(AX), X0
@@ -6376,11 +6333,11 @@ move_out_183:
 	VMOVDQU X0, -32(DI)(R13*1)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_185
+	JMP     moved_182
 
-less_186:
+less_183:
 	CMPQ    R13, $0x00000020
-	JB      less_187
+	JB      less_184
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU 16(AX), X0
@@ -6389,62 +6346,62 @@ less_186:
 	VMOVDQU X0, -32(DI)(R13*1)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_185
+	JMP     moved_182
 
-less_187:
+less_184:
 	CMPQ    R13, $0x00000010
-	JB      less_188
+	JB      less_185
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_185
+	JMP     moved_182
 
-less_188:
+less_185:
 	CMPQ R13, $0x00000008
-	JB   less_189
+	JB   less_186
 	MOVQ (AX), CX
 	MOVQ CX, (DI)
 	MOVQ -8(AX)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_185
+	JMP  moved_182
 
-less_189:
+less_186:
 	CMPQ R13, $0x00000004
-	JB   less_190
+	JB   less_187
 	MOVL (AX), CX
 	MOVL CX, (DI)
 	MOVL -4(AX)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_185
+	JMP  moved_182
 
-less_190:
+less_187:
 	CMPQ R13, $0x00000002
-	JB   less_191
+	JB   less_188
 	MOVW (AX), CX
 	MOVW CX, (DI)
 	MOVW -2(AX)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_185
+	JMP  moved_182
 
-less_191:
+less_188:
 	TESTQ R13, R13
-	JZ    moved_185
+	JZ    moved_182
 	MOVB  (AX), CL
 	MOVB  CL, (DI)
 
-moved_185:
+moved_182:
 	ADDQ  R13, AX
 	TESTQ DX, DX
-	JZ    moved_out_184
+	JZ    moved_out_181
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_193
+	JNZ   taken_190
 
-empty_192:
+empty_189:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      moved_out_184
+	JZ      moved_out_181
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -6454,28 +6411,28 @@ empty_192:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_192
+	JZ      empty_189
 
-taken_193:
+taken_190:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
 	MOVQ    144(SP), DI
 	ADDQ    R13, 144(SP)
 	SUBQ    R13, 152(SP)
-	JMP     move_out_183
+	JMP     move_out_180
 
-moved_out_184:
+moved_out_181:
 	JMP next
 
-whole_181:
+whole_178:
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_195
+	JNZ   taken_192
 
-empty_194:
+empty_191:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      no_run_180
+	JZ      no_run_177
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -6485,17 +6442,17 @@ empty_194:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_194
+	JZ      empty_191
 
-taken_195:
+taken_192:
 	TESTQ DX, DX
-	JNZ   seam_182
+	JNZ   seam_179
 	MOVQ  144(SP), DI
 	MOVQ  R13, DX
 	MOVQ  $0x00000000, 152(SP)
 	JMP   next
 
-seam_182:
+seam_179:
 	MOVQ    DI, 352(SP)
 	MOVQ    DX, 360(SP)
 	ADDQ    152(SP), DX
@@ -6508,7 +6465,7 @@ seam_182:
 	ANDQ    $-64, DI
 	JMP     next
 
-no_run_180:
+no_run_177:
 	MOVQ    trailer+40(FP), R12
 	ADDQ    DX, R12
 	TESTQ   R12, R12
@@ -6527,40 +6484,40 @@ no_run_180:
 	MOVQ    CX, R13
 	VMOVDQU X12, 32(R9)
 	CMPQ    R12, $0x00000040
-	JHI     upper_half_196
+	JHI     upper_half_193
 	CMPQ    R12, $0x00000020
-	JHI     upper_half_197
+	JHI     upper_half_194
 	CMPQ    R12, $0x00000010
-	JHI     upper_half_198
+	JHI     upper_half_195
 	JMP     rest_1
 
-upper_half_198:
+upper_half_195:
 	JMP rest_2
 
-upper_half_197:
+upper_half_194:
 	CMPQ R12, $0x00000030
-	JHI  upper_half_199
+	JHI  upper_half_196
 	JMP  rest_3
 
-upper_half_199:
+upper_half_196:
 	JMP rest_4
 
-upper_half_196:
+upper_half_193:
 	CMPQ R12, $0x00000060
-	JHI  upper_half_200
+	JHI  upper_half_197
 	CMPQ R12, $0x00000050
-	JHI  upper_half_201
+	JHI  upper_half_198
 	JMP  rest_5
 
-upper_half_201:
+upper_half_198:
 	JMP rest_6
 
-upper_half_200:
+upper_half_197:
 	CMPQ R12, $0x00000070
-	JHI  upper_half_202
+	JHI  upper_half_199
 	JMP  rest_7
 
-upper_half_202:
+upper_half_199:
 	JMP rest_8
 
 rest_1:
@@ -6572,20 +6529,20 @@ rest_1:
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_204
-	JE      twelve_rounds_203
+	JB      ten_rounds_201
+	JE      twelve_rounds_200
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VMOVDQU 32(R8), X8
 	VAESENC X8, X0, X0
 
-twelve_rounds_203:
+twelve_rounds_200:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VMOVDQU 64(R8), X8
 	VAESENC X8, X0, X0
 
-ten_rounds_204:
+ten_rounds_201:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     32(R9), X12
@@ -6619,27 +6576,27 @@ ten_rounds_204:
 	VAESENCLAST X15, X0, X0
 	VMOVDQU     X0, 32(R9)
 	CMPQ        DX, $0x10
-	JAE         whole_206
+	JAE         whole_203
 	CMPQ        DX, $0x08
-	JB          four_bytes_207
+	JB          four_bytes_204
 	MOVQ        32(R9), AX
 	MOVQ        AX, (DI)
 	MOVQ        24(R9)(DX*1), AX
 	MOVQ        AX, -8(DI)(DX*1)
-	JMP         stored_205
+	JMP         stored_202
 
-four_bytes_207:
+four_bytes_204:
 	CMPQ DX, $0x04
-	JB   one_byte_208
+	JB   one_byte_205
 	MOVL 32(R9), AX
 	MOVL AX, (DI)
 	MOVL 28(R9)(DX*1), AX
 	MOVL AX, -4(DI)(DX*1)
-	JMP  stored_205
+	JMP  stored_202
 
-one_byte_208:
+one_byte_205:
 	TESTQ DX, DX
-	JZ    stored_205
+	JZ    stored_202
 	MOVB  32(R9), AL
 	MOVB  AL, (DI)
 	MOVQ  DX, CX
@@ -6648,9 +6605,9 @@ one_byte_208:
 	MOVB  AL, (DI)(CX*1)
 	MOVB  31(R9)(DX*1), AL
 	MOVB  AL, -1(DI)(DX*1)
-	JMP   stored_205
+	JMP   stored_202
 
-whole_206:
+whole_203:
 	LEAQ      aesniWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
 	VPSHUFB   X12, X0, X0
@@ -6658,13 +6615,13 @@ whole_206:
 	VPBLENDVB X12, X13, X0, X0
 	VMOVDQU   X0, -16(DI)(DX*1)
 
-stored_205:
+stored_202:
 	CMPQ    trailer+40(FP), $0x00
-	JE      no_trailer_209
+	JE      no_trailer_206
 	MOVBLZX 32(R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
-no_trailer_209:
+no_trailer_206:
 	JMP finish
 
 rest_2:
@@ -6677,8 +6634,8 @@ rest_2:
 	VPXOR   aesniIndex<>+0(SB), X8, X0
 	VPXOR   aesniIndex<>+16(SB), X8, X1
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_211
-	JE      twelve_rounds_210
+	JB      ten_rounds_208
+	JE      twelve_rounds_207
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -6686,7 +6643,7 @@ rest_2:
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
 
-twelve_rounds_210:
+twelve_rounds_207:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -6694,7 +6651,7 @@ twelve_rounds_210:
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
 
-ten_rounds_211:
+ten_rounds_208:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     (SI), X12
@@ -6755,11 +6712,11 @@ ten_rounds_211:
 	VPBLENDVB   X12, X13, X1, X1
 	VMOVDQU     X1, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_213
+	JE          no_trailer_210
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_213:
+no_trailer_210:
 	JMP finish
 
 rest_3:
@@ -6773,8 +6730,8 @@ rest_3:
 	VPXOR   aesniIndex<>+16(SB), X8, X1
 	VPXOR   aesniIndex<>+32(SB), X8, X2
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_215
-	JE      twelve_rounds_214
+	JB      ten_rounds_212
+	JE      twelve_rounds_211
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -6784,7 +6741,7 @@ rest_3:
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
 
-twelve_rounds_214:
+twelve_rounds_211:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -6794,7 +6751,7 @@ twelve_rounds_214:
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
 
-ten_rounds_215:
+ten_rounds_212:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     (SI), X12
@@ -6877,11 +6834,11 @@ ten_rounds_215:
 	VPBLENDVB   X12, X13, X2, X2
 	VMOVDQU     X2, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_217
+	JE          no_trailer_214
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_217:
+no_trailer_214:
 	JMP finish
 
 rest_4:
@@ -6896,8 +6853,8 @@ rest_4:
 	VPXOR   aesniIndex<>+32(SB), X8, X2
 	VPXOR   aesniIndex<>+48(SB), X8, X3
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_219
-	JE      twelve_rounds_218
+	JB      ten_rounds_216
+	JE      twelve_rounds_215
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -6909,7 +6866,7 @@ rest_4:
 	VAESENC X8, X2, X2
 	VAESENC X8, X3, X3
 
-twelve_rounds_218:
+twelve_rounds_215:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -6921,7 +6878,7 @@ twelve_rounds_218:
 	VAESENC X8, X2, X2
 	VAESENC X8, X3, X3
 
-ten_rounds_219:
+ten_rounds_216:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     (SI), X12
@@ -7025,11 +6982,11 @@ ten_rounds_219:
 	VPBLENDVB   X12, X13, X3, X3
 	VMOVDQU     X3, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_221
+	JE          no_trailer_218
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_221:
+no_trailer_218:
 	JMP finish
 
 rest_5:
@@ -7045,8 +7002,8 @@ rest_5:
 	VPXOR   aesniIndex<>+48(SB), X8, X3
 	VPXOR   aesniIndex<>+64(SB), X8, X4
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_223
-	JE      twelve_rounds_222
+	JB      ten_rounds_220
+	JE      twelve_rounds_219
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -7060,7 +7017,7 @@ rest_5:
 	VAESENC X8, X3, X3
 	VAESENC X8, X4, X4
 
-twelve_rounds_222:
+twelve_rounds_219:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -7074,7 +7031,7 @@ twelve_rounds_222:
 	VAESENC X8, X3, X3
 	VAESENC X8, X4, X4
 
-ten_rounds_223:
+ten_rounds_220:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     (SI), X12
@@ -7200,11 +7157,11 @@ ten_rounds_223:
 	VPBLENDVB   X12, X13, X4, X4
 	VMOVDQU     X4, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_225
+	JE          no_trailer_222
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_225:
+no_trailer_222:
 	JMP finish
 
 rest_6:
@@ -7221,8 +7178,8 @@ rest_6:
 	VPXOR   aesniIndex<>+64(SB), X8, X4
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_227
-	JE      twelve_rounds_226
+	JB      ten_rounds_224
+	JE      twelve_rounds_223
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -7238,7 +7195,7 @@ rest_6:
 	VAESENC X8, X4, X4
 	VAESENC X8, X5, X5
 
-twelve_rounds_226:
+twelve_rounds_223:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -7254,7 +7211,7 @@ twelve_rounds_226:
 	VAESENC X8, X4, X4
 	VAESENC X8, X5, X5
 
-ten_rounds_227:
+ten_rounds_224:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     (SI), X12
@@ -7401,11 +7358,11 @@ ten_rounds_227:
 	VPBLENDVB   X12, X13, X5, X5
 	VMOVDQU     X5, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_229
+	JE          no_trailer_226
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_229:
+no_trailer_226:
 	JMP finish
 
 rest_7:
@@ -7423,8 +7380,8 @@ rest_7:
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_231
-	JE      twelve_rounds_230
+	JB      ten_rounds_228
+	JE      twelve_rounds_227
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -7442,7 +7399,7 @@ rest_7:
 	VAESENC X8, X5, X5
 	VAESENC X8, X6, X6
 
-twelve_rounds_230:
+twelve_rounds_227:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -7460,7 +7417,7 @@ twelve_rounds_230:
 	VAESENC X8, X5, X5
 	VAESENC X8, X6, X6
 
-ten_rounds_231:
+ten_rounds_228:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     (SI), X12
@@ -7629,11 +7586,11 @@ ten_rounds_231:
 	VPBLENDVB   X12, X13, X6, X6
 	VMOVDQU     X6, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_233
+	JE          no_trailer_230
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_233:
+no_trailer_230:
 	JMP finish
 
 rest_8:
@@ -7652,8 +7609,8 @@ rest_8:
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	VPXOR   aesniIndex<>+112(SB), X8, X7
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_235
-	JE      twelve_rounds_234
+	JB      ten_rounds_232
+	JE      twelve_rounds_231
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -7673,7 +7630,7 @@ rest_8:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-twelve_rounds_234:
+twelve_rounds_231:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -7693,7 +7650,7 @@ twelve_rounds_234:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-ten_rounds_235:
+ten_rounds_232:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     (SI), X12
@@ -7883,11 +7840,11 @@ ten_rounds_235:
 	VPBLENDVB   X12, X13, X7, X7
 	VMOVDQU     X7, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_237
+	JE          no_trailer_234
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_237:
+no_trailer_234:
 	JMP finish
 
 stream:
@@ -7975,7 +7932,7 @@ short:
 
 short_block:
 	CMPQ    R12, $0x08
-	JB      four_bytes_238
+	JB      four_bytes_235
 	MOVQ    (SI), AX
 	MOVQ    -8(SI)(R12*1), R11
 	MOVL    $0x0000000f, CX
@@ -7985,11 +7942,11 @@ short_block:
 	SHRQ    $0x08, R11
 	VMOVQ   AX, X12
 	VPINSRQ $0x01, R11, X12, X12
-	JMP     loaded_241
+	JMP     loaded_238
 
-four_bytes_238:
+four_bytes_235:
 	CMPQ  R12, $0x04
-	JB    one_byte_239
+	JB    one_byte_236
 	MOVL  (SI), AX
 	MOVL  -4(SI)(R12*1), R11
 	LEAL  -4(R12), CX
@@ -7997,11 +7954,9 @@ four_bytes_238:
 	SHLQ  CL, R11
 	ORQ   R11, AX
 	VMOVQ AX, X12
-	JMP   loaded_241
+	JMP   loaded_238
 
-one_byte_239:
-	TESTQ   R12, R12
-	JZ      no_bytes_240
+one_byte_236:
 	MOVBLZX (SI), AX
 	MOVL    R12, CX
 	SHRL    $0x01, CX
@@ -8015,61 +7970,57 @@ one_byte_239:
 	SHLL    CL, R11
 	ORL     R11, AX
 	VMOVQ   AX, X12
-	JMP     loaded_241
 
-no_bytes_240:
-	VPXOR X12, X12, X12
-
-loaded_241:
+loaded_238:
 	XORL AX, AX
 
 short_loaded:
 	VMOVDQU X12, 32(R9)
 	CMPQ    R12, $0x00000030
-	JHI     upper_half_242
+	JHI     upper_half_239
 	CMPQ    R12, $0x00000020
-	JHI     upper_half_243
+	JHI     upper_half_240
 	CMPQ    R12, $0x00000010
-	JHI     upper_half_244
+	JHI     upper_half_241
 	JMP     short_1
 
-upper_half_244:
+upper_half_241:
 	JMP short_2
 
-upper_half_243:
+upper_half_240:
 	JMP short_3
 
-upper_half_242:
+upper_half_239:
 	CMPQ R12, $0x00000050
-	JHI  upper_half_245
+	JHI  upper_half_242
 	CMPQ R12, $0x00000040
-	JHI  upper_half_246
+	JHI  upper_half_243
 	JMP  short_4
 
-upper_half_246:
+upper_half_243:
 	JMP short_5
 
-upper_half_245:
+upper_half_242:
 	JMP short_6
 
 short_0:
 	MOVL    $0x00000008, R11
 	VPXOR   aesniIndex<>+16(SB), X8, X1
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_248
-	JE      twelve_rounds_247
+	JB      ten_rounds_245
+	JE      twelve_rounds_244
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VMOVDQU 32(R8), X8
 	VAESENC X8, X1, X1
 
-twelve_rounds_247:
+twelve_rounds_244:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VMOVDQU 64(R8), X8
 	VAESENC X8, X1, X1
 
-ten_rounds_248:
+ten_rounds_245:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VMOVDQU     96(R8), X8
@@ -8097,8 +8048,8 @@ short_1:
 	VPXOR   aesniIndex<>+16(SB), X8, X1
 	VPXOR   aesniIndex<>+32(SB), X8, X2
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_250
-	JE      twelve_rounds_249
+	JB      ten_rounds_247
+	JE      twelve_rounds_246
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -8106,7 +8057,7 @@ short_1:
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
 
-twelve_rounds_249:
+twelve_rounds_246:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -8114,7 +8065,7 @@ twelve_rounds_249:
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
 
-ten_rounds_250:
+ten_rounds_247:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -8159,27 +8110,27 @@ ten_rounds_250:
 	VAESENCLAST X15, X2, X2
 	VMOVDQU     X2, 32(R9)
 	CMPQ        DX, $0x10
-	JAE         whole_252
+	JAE         whole_249
 	CMPQ        DX, $0x08
-	JB          four_bytes_253
+	JB          four_bytes_250
 	MOVQ        32(R9), AX
 	MOVQ        AX, (DI)
 	MOVQ        24(R9)(DX*1), AX
 	MOVQ        AX, -8(DI)(DX*1)
-	JMP         stored_251
+	JMP         stored_248
 
-four_bytes_253:
+four_bytes_250:
 	CMPQ DX, $0x04
-	JB   one_byte_254
+	JB   one_byte_251
 	MOVL 32(R9), AX
 	MOVL AX, (DI)
 	MOVL 28(R9)(DX*1), AX
 	MOVL AX, -4(DI)(DX*1)
-	JMP  stored_251
+	JMP  stored_248
 
-one_byte_254:
+one_byte_251:
 	TESTQ DX, DX
-	JZ    stored_251
+	JZ    stored_248
 	MOVB  32(R9), AL
 	MOVB  AL, (DI)
 	MOVQ  DX, CX
@@ -8188,9 +8139,9 @@ one_byte_254:
 	MOVB  AL, (DI)(CX*1)
 	MOVB  31(R9)(DX*1), AL
 	MOVB  AL, -1(DI)(DX*1)
-	JMP   stored_251
+	JMP   stored_248
 
-whole_252:
+whole_249:
 	LEAQ      aesniWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
 	VPSHUFB   X12, X2, X2
@@ -8198,13 +8149,13 @@ whole_252:
 	VPBLENDVB X12, X13, X2, X2
 	VMOVDQU   X2, -16(DI)(DX*1)
 
-stored_251:
+stored_248:
 	CMPQ    trailer+40(FP), $0x00
-	JE      no_trailer_255
+	JE      no_trailer_252
 	MOVBLZX 32(R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
-no_trailer_255:
+no_trailer_252:
 	JMP finish_short
 
 short_2:
@@ -8213,8 +8164,8 @@ short_2:
 	VPXOR   aesniIndex<>+32(SB), X8, X2
 	VPXOR   aesniIndex<>+48(SB), X8, X3
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_257
-	JE      twelve_rounds_256
+	JB      ten_rounds_254
+	JE      twelve_rounds_253
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -8224,7 +8175,7 @@ short_2:
 	VAESENC X8, X2, X2
 	VAESENC X8, X3, X3
 
-twelve_rounds_256:
+twelve_rounds_253:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -8234,7 +8185,7 @@ twelve_rounds_256:
 	VAESENC X8, X2, X2
 	VAESENC X8, X3, X3
 
-ten_rounds_257:
+ten_rounds_254:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -8307,11 +8258,11 @@ ten_rounds_257:
 	VPBLENDVB   X12, X13, X3, X3
 	VMOVDQU     X3, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_259
+	JE          no_trailer_256
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_259:
+no_trailer_256:
 	JMP finish_short
 
 short_3:
@@ -8321,8 +8272,8 @@ short_3:
 	VPXOR   aesniIndex<>+48(SB), X8, X3
 	VPXOR   aesniIndex<>+64(SB), X8, X4
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_261
-	JE      twelve_rounds_260
+	JB      ten_rounds_258
+	JE      twelve_rounds_257
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -8334,7 +8285,7 @@ short_3:
 	VAESENC X8, X3, X3
 	VAESENC X8, X4, X4
 
-twelve_rounds_260:
+twelve_rounds_257:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -8346,7 +8297,7 @@ twelve_rounds_260:
 	VAESENC X8, X3, X3
 	VAESENC X8, X4, X4
 
-ten_rounds_261:
+ten_rounds_258:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -8441,11 +8392,11 @@ ten_rounds_261:
 	VPBLENDVB   X12, X13, X4, X4
 	VMOVDQU     X4, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_263
+	JE          no_trailer_260
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_263:
+no_trailer_260:
 	JMP finish_short
 
 short_4:
@@ -8456,8 +8407,8 @@ short_4:
 	VPXOR   aesniIndex<>+64(SB), X8, X4
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_265
-	JE      twelve_rounds_264
+	JB      ten_rounds_262
+	JE      twelve_rounds_261
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -8471,7 +8422,7 @@ short_4:
 	VAESENC X8, X4, X4
 	VAESENC X8, X5, X5
 
-twelve_rounds_264:
+twelve_rounds_261:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -8485,7 +8436,7 @@ twelve_rounds_264:
 	VAESENC X8, X4, X4
 	VAESENC X8, X5, X5
 
-ten_rounds_265:
+ten_rounds_262:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -8602,11 +8553,11 @@ ten_rounds_265:
 	VPBLENDVB   X12, X13, X5, X5
 	VMOVDQU     X5, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_267
+	JE          no_trailer_264
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_267:
+no_trailer_264:
 	JMP finish_short
 
 short_5:
@@ -8618,8 +8569,8 @@ short_5:
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_269
-	JE      twelve_rounds_268
+	JB      ten_rounds_266
+	JE      twelve_rounds_265
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -8635,7 +8586,7 @@ short_5:
 	VAESENC X8, X5, X5
 	VAESENC X8, X6, X6
 
-twelve_rounds_268:
+twelve_rounds_265:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -8651,7 +8602,7 @@ twelve_rounds_268:
 	VAESENC X8, X5, X5
 	VAESENC X8, X6, X6
 
-ten_rounds_269:
+ten_rounds_266:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -8790,11 +8741,11 @@ ten_rounds_269:
 	VPBLENDVB   X12, X13, X6, X6
 	VMOVDQU     X6, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_271
+	JE          no_trailer_268
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_271:
+no_trailer_268:
 	JMP finish_short
 
 short_6:
@@ -8807,8 +8758,8 @@ short_6:
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	VPXOR   aesniIndex<>+112(SB), X8, X7
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_273
-	JE      twelve_rounds_272
+	JB      ten_rounds_270
+	JE      twelve_rounds_269
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -8826,7 +8777,7 @@ short_6:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-twelve_rounds_272:
+twelve_rounds_269:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -8844,7 +8795,7 @@ twelve_rounds_272:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-ten_rounds_273:
+ten_rounds_270:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -9005,11 +8956,11 @@ ten_rounds_273:
 	VPBLENDVB   X12, X13, X7, X7
 	VMOVDQU     X7, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_275
+	JE          no_trailer_272
 	MOVBLZX     32(R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_275:
+no_trailer_272:
 finish_short:
 	VMOVQ      textBits+88(FP), X12
 	VPINSRQ    $0x01, adBits+80(FP), X12, X12
@@ -9040,9 +8991,9 @@ finish_short:
 
 finish:
 	CMPQ s+96(FP), $0x00
-	JE   no_seam_276
+	JE   no_seam_273
 	CMPQ 344(SP), $0x00
-	JE   no_seam_276
+	JE   no_seam_273
 	LEAQ 216(SP), AX
 	ANDQ $-64, AX
 	MOVQ 344(SP), DX
@@ -9050,12 +9001,12 @@ finish:
 	MOVQ 352(SP), DI
 	MOVQ 360(SP), R13
 
-move_out_277:
+move_out_274:
 	SUBQ    R13, DX
 	CMPQ    AX, DI
-	JE      moved_279
+	JE      moved_276
 	CMPQ    R13, $0x00000040
-	JB      less_280
+	JB      less_277
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU 16(AX), X0
@@ -9072,11 +9023,11 @@ move_out_277:
 	VMOVDQU X0, -32(DI)(R13*1)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_279
+	JMP     moved_276
 
-less_280:
+less_277:
 	CMPQ    R13, $0x00000020
-	JB      less_281
+	JB      less_278
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU 16(AX), X0
@@ -9085,62 +9036,62 @@ less_280:
 	VMOVDQU X0, -32(DI)(R13*1)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_279
+	JMP     moved_276
 
-less_281:
+less_278:
 	CMPQ    R13, $0x00000010
-	JB      less_282
+	JB      less_279
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_279
+	JMP     moved_276
 
-less_282:
+less_279:
 	CMPQ R13, $0x00000008
-	JB   less_283
+	JB   less_280
 	MOVQ (AX), CX
 	MOVQ CX, (DI)
 	MOVQ -8(AX)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_279
+	JMP  moved_276
 
-less_283:
+less_280:
 	CMPQ R13, $0x00000004
-	JB   less_284
+	JB   less_281
 	MOVL (AX), CX
 	MOVL CX, (DI)
 	MOVL -4(AX)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_279
+	JMP  moved_276
 
-less_284:
+less_281:
 	CMPQ R13, $0x00000002
-	JB   less_285
+	JB   less_282
 	MOVW (AX), CX
 	MOVW CX, (DI)
 	MOVW -2(AX)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_279
+	JMP  moved_276
 
-less_285:
+less_282:
 	TESTQ R13, R13
-	JZ    moved_279
+	JZ    moved_276
 	MOVB  (AX), CL
 	MOVB  CL, (DI)
 
-moved_279:
+moved_276:
 	ADDQ  R13, AX
 	TESTQ DX, DX
-	JZ    moved_out_278
+	JZ    moved_out_275
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_287
+	JNZ   taken_284
 
-empty_286:
+empty_283:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      moved_out_278
+	JZ      moved_out_275
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -9150,18 +9101,18 @@ empty_286:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_286
+	JZ      empty_283
 
-taken_287:
+taken_284:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
 	MOVQ    144(SP), DI
 	ADDQ    R13, 144(SP)
 	SUBQ    R13, 152(SP)
-	JMP     move_out_277
+	JMP     move_out_274
 
-moved_out_278:
-no_seam_276:
+moved_out_275:
+no_seam_273:
 	VPXOR      X11, X9, X15
 	VPXOR      X15, X10, X10
 	VMOVQ      textBits+88(FP), X12

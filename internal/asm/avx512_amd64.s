@@ -2112,85 +2112,42 @@ taken_52:
 	MOVQ    DX, R13
 	CMPQ    SI, DI
 	JE      moved_53
-	CMPQ    R13, $0x00000080
-	JB      less_54
-	VMOVDQU (SI), Y0
-	VMOVDQU Y0, (DI)
-	VMOVDQU 32(SI), Y0
-	VMOVDQU Y0, 32(DI)
-	VMOVDQU 64(SI), Y0
-	VMOVDQU Y0, 64(DI)
-	VMOVDQU 96(SI), Y0
-	VMOVDQU Y0, 96(DI)
-	VMOVDQU -128(SI)(R13*1), Y0
-	VMOVDQU Y0, -128(DI)(R13*1)
-	VMOVDQU -96(SI)(R13*1), Y0
-	VMOVDQU Y0, -96(DI)(R13*1)
-	VMOVDQU -64(SI)(R13*1), Y0
-	VMOVDQU Y0, -64(DI)(R13*1)
-	VMOVDQU -32(SI)(R13*1), Y0
-	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_53
-
-less_54:
-	CMPQ    R13, $0x00000040
-	JB      less_55
-	VMOVDQU (SI), Y0
-	VMOVDQU Y0, (DI)
-	VMOVDQU 32(SI), Y0
-	VMOVDQU Y0, 32(DI)
-	VMOVDQU -64(SI)(R13*1), Y0
-	VMOVDQU Y0, -64(DI)(R13*1)
-	VMOVDQU -32(SI)(R13*1), Y0
-	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_53
-
-less_55:
-	CMPQ    R13, $0x00000020
-	JB      less_56
-	VMOVDQU (SI), Y0
-	VMOVDQU Y0, (DI)
-	VMOVDQU -32(SI)(R13*1), Y0
-	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_53
-
-less_56:
 	CMPQ    R13, $0x00000010
-	JB      less_57
+	JB      less_54
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
 	JMP     moved_53
 
-less_57:
+less_54:
 	CMPQ R13, $0x00000008
-	JB   less_58
+	JB   less_55
 	MOVQ (SI), CX
 	MOVQ CX, (DI)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
 	JMP  moved_53
 
-less_58:
+less_55:
 	CMPQ R13, $0x00000004
-	JB   less_59
+	JB   less_56
 	MOVL (SI), CX
 	MOVL CX, (DI)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
 	JMP  moved_53
 
-less_59:
+less_56:
 	CMPQ R13, $0x00000002
-	JB   less_60
+	JB   less_57
 	MOVW (SI), CX
 	MOVW CX, (DI)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
 	JMP  moved_53
 
-less_60:
+less_57:
 	TESTQ R13, R13
 	JZ    moved_53
 	MOVB  (SI), CL
@@ -2209,9 +2166,9 @@ moved_53:
 seam_50:
 	MOVQ    DX, R13
 	CMPQ    SI, DI
-	JE      moved_63
+	JE      moved_60
 	CMPQ    R13, $0x00000080
-	JB      less_64
+	JB      less_61
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(SI), Y0
@@ -2228,11 +2185,11 @@ seam_50:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_63
+	JMP     moved_60
 
-less_64:
+less_61:
 	CMPQ    R13, $0x00000040
-	JB      less_65
+	JB      less_62
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(SI), Y0
@@ -2241,69 +2198,69 @@ less_64:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_63
+	JMP     moved_60
 
-less_65:
+less_62:
 	CMPQ    R13, $0x00000020
-	JB      less_66
+	JB      less_63
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_63
+	JMP     moved_60
 
-less_66:
+less_63:
 	CMPQ    R13, $0x00000010
-	JB      less_67
+	JB      less_64
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_63
+	JMP     moved_60
 
-less_67:
+less_64:
 	CMPQ R13, $0x00000008
-	JB   less_68
+	JB   less_65
 	MOVQ (SI), CX
 	MOVQ CX, (DI)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_63
+	JMP  moved_60
 
-less_68:
+less_65:
 	CMPQ R13, $0x00000004
-	JB   less_69
+	JB   less_66
 	MOVL (SI), CX
 	MOVL CX, (DI)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_63
+	JMP  moved_60
 
-less_69:
+less_66:
 	CMPQ R13, $0x00000002
-	JB   less_70
+	JB   less_67
 	MOVW (SI), CX
 	MOVW CX, (DI)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_63
+	JMP  moved_60
 
-less_70:
+less_67:
 	TESTQ R13, R13
-	JZ    moved_63
+	JZ    moved_60
 	MOVB  (SI), CL
 	MOVB  CL, (DI)
 
-moved_63:
-fill_61:
+moved_60:
+fill_58:
 	MOVQ  24(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_72
+	JNZ   taken_69
 
-empty_71:
+empty_68:
 	MOVQ    8(SP), R13
 	TESTQ   R13, R13
-	JZ      filled_62
+	JZ      filled_59
 	MOVQ    (SP), CX
 	ADDQ    $0x18, (SP)
 	CMPQ    R13, 8(CX)
@@ -2313,9 +2270,9 @@ empty_71:
 	MOVQ    CX, 16(SP)
 	MOVQ    R13, 24(SP)
 	TESTQ   R13, R13
-	JZ      empty_71
+	JZ      empty_68
 
-taken_72:
+taken_69:
 	MOVL    $0x000000e0, CX
 	SUBQ    DX, CX
 	CMPQ    R13, CX
@@ -2326,9 +2283,9 @@ taken_72:
 	LEAQ    (DI)(DX*1), AX
 	ADDQ    R13, DX
 	CMPQ    SI, AX
-	JE      moved_73
+	JE      moved_70
 	CMPQ    R13, $0x00000080
-	JB      less_74
+	JB      less_71
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (AX)
 	VMOVDQU 32(SI), Y0
@@ -2345,11 +2302,11 @@ taken_72:
 	VMOVDQU Y0, -64(AX)(R13*1)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(AX)(R13*1)
-	JMP     moved_73
+	JMP     moved_70
 
-less_74:
+less_71:
 	CMPQ    R13, $0x00000040
-	JB      less_75
+	JB      less_72
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (AX)
 	VMOVDQU 32(SI), Y0
@@ -2358,64 +2315,64 @@ less_74:
 	VMOVDQU Y0, -64(AX)(R13*1)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(AX)(R13*1)
-	JMP     moved_73
+	JMP     moved_70
 
-less_75:
+less_72:
 	CMPQ    R13, $0x00000020
-	JB      less_76
+	JB      less_73
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (AX)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(AX)(R13*1)
-	JMP     moved_73
+	JMP     moved_70
 
-less_76:
+less_73:
 	CMPQ    R13, $0x00000010
-	JB      less_77
+	JB      less_74
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (AX)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(AX)(R13*1)
-	JMP     moved_73
+	JMP     moved_70
 
-less_77:
+less_74:
 	CMPQ R13, $0x00000008
-	JB   less_78
+	JB   less_75
 	MOVQ (SI), CX
 	MOVQ CX, (AX)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(AX)(R13*1)
-	JMP  moved_73
+	JMP  moved_70
 
-less_78:
+less_75:
 	CMPQ R13, $0x00000004
-	JB   less_79
+	JB   less_76
 	MOVL (SI), CX
 	MOVL CX, (AX)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(AX)(R13*1)
-	JMP  moved_73
+	JMP  moved_70
 
-less_79:
+less_76:
 	CMPQ R13, $0x00000002
-	JB   less_80
+	JB   less_77
 	MOVW (SI), CX
 	MOVW CX, (AX)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(AX)(R13*1)
-	JMP  moved_73
+	JMP  moved_70
 
-less_80:
+less_77:
 	TESTQ R13, R13
-	JZ    moved_73
+	JZ    moved_70
 	MOVB  (SI), CL
 	MOVB  CL, (AX)
 
-moved_73:
+moved_70:
 	CMPQ DX, $0x000000e0
-	JB   fill_61
+	JB   fill_58
 
-filled_62:
+filled_59:
 	MOVQ DI, SI
 
 whole_49:
@@ -2453,9 +2410,9 @@ continue:
 	JAE        continue_whole
 	MOVQ       DX, R13
 	CMPQ       SI, DI
-	JE         moved_83
+	JE         moved_80
 	CMPQ       R13, $0x00000080
-	JB         less_84
+	JB         less_81
 	VMOVDQU    (SI), Y0
 	VMOVDQU    Y0, (DI)
 	VMOVDQU    32(SI), Y0
@@ -2472,11 +2429,11 @@ continue:
 	VMOVDQU    Y0, -64(DI)(R13*1)
 	VMOVDQU    -32(SI)(R13*1), Y0
 	VMOVDQU    Y0, -32(DI)(R13*1)
-	JMP        moved_83
+	JMP        moved_80
 
-less_84:
+less_81:
 	CMPQ    R13, $0x00000040
-	JB      less_85
+	JB      less_82
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(SI), Y0
@@ -2485,69 +2442,69 @@ less_84:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_83
+	JMP     moved_80
 
-less_85:
+less_82:
 	CMPQ    R13, $0x00000020
-	JB      less_86
+	JB      less_83
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_83
+	JMP     moved_80
 
-less_86:
+less_83:
 	CMPQ    R13, $0x00000010
-	JB      less_87
+	JB      less_84
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_83
+	JMP     moved_80
 
-less_87:
+less_84:
 	CMPQ R13, $0x00000008
-	JB   less_88
+	JB   less_85
 	MOVQ (SI), CX
 	MOVQ CX, (DI)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_83
+	JMP  moved_80
 
-less_88:
+less_85:
 	CMPQ R13, $0x00000004
-	JB   less_89
+	JB   less_86
 	MOVL (SI), CX
 	MOVL CX, (DI)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_83
+	JMP  moved_80
 
-less_89:
+less_86:
 	CMPQ R13, $0x00000002
-	JB   less_90
+	JB   less_87
 	MOVW (SI), CX
 	MOVW CX, (DI)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_83
+	JMP  moved_80
 
-less_90:
+less_87:
 	TESTQ R13, R13
-	JZ    moved_83
+	JZ    moved_80
 	MOVB  (SI), CL
 	MOVB  CL, (DI)
 
-moved_83:
-fill_81:
+moved_80:
+fill_78:
 	MOVQ  24(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_92
+	JNZ   taken_89
 
-empty_91:
+empty_88:
 	MOVQ    8(SP), R13
 	TESTQ   R13, R13
-	JZ      filled_82
+	JZ      filled_79
 	MOVQ    (SP), CX
 	ADDQ    $0x18, (SP)
 	CMPQ    R13, 8(CX)
@@ -2557,9 +2514,9 @@ empty_91:
 	MOVQ    CX, 16(SP)
 	MOVQ    R13, 24(SP)
 	TESTQ   R13, R13
-	JZ      empty_91
+	JZ      empty_88
 
-taken_92:
+taken_89:
 	MOVL    $0x00000100, CX
 	SUBQ    DX, CX
 	CMPQ    R13, CX
@@ -2570,9 +2527,9 @@ taken_92:
 	LEAQ    (DI)(DX*1), AX
 	ADDQ    R13, DX
 	CMPQ    SI, AX
-	JE      moved_93
+	JE      moved_90
 	CMPQ    R13, $0x00000080
-	JB      less_94
+	JB      less_91
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (AX)
 	VMOVDQU 32(SI), Y0
@@ -2589,11 +2546,11 @@ taken_92:
 	VMOVDQU Y0, -64(AX)(R13*1)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(AX)(R13*1)
-	JMP     moved_93
+	JMP     moved_90
 
-less_94:
+less_91:
 	CMPQ    R13, $0x00000040
-	JB      less_95
+	JB      less_92
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (AX)
 	VMOVDQU 32(SI), Y0
@@ -2602,70 +2559,70 @@ less_94:
 	VMOVDQU Y0, -64(AX)(R13*1)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(AX)(R13*1)
-	JMP     moved_93
+	JMP     moved_90
 
-less_95:
+less_92:
 	CMPQ    R13, $0x00000020
-	JB      less_96
+	JB      less_93
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (AX)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(AX)(R13*1)
-	JMP     moved_93
+	JMP     moved_90
 
-less_96:
+less_93:
 	CMPQ    R13, $0x00000010
-	JB      less_97
+	JB      less_94
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (AX)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(AX)(R13*1)
-	JMP     moved_93
+	JMP     moved_90
 
-less_97:
+less_94:
 	CMPQ R13, $0x00000008
-	JB   less_98
+	JB   less_95
 	MOVQ (SI), CX
 	MOVQ CX, (AX)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(AX)(R13*1)
-	JMP  moved_93
+	JMP  moved_90
 
-less_98:
+less_95:
 	CMPQ R13, $0x00000004
-	JB   less_99
+	JB   less_96
 	MOVL (SI), CX
 	MOVL CX, (AX)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(AX)(R13*1)
-	JMP  moved_93
+	JMP  moved_90
 
-less_99:
+less_96:
 	CMPQ R13, $0x00000002
-	JB   less_100
+	JB   less_97
 	MOVW (SI), CX
 	MOVW CX, (AX)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(AX)(R13*1)
-	JMP  moved_93
+	JMP  moved_90
 
-less_100:
+less_97:
 	TESTQ R13, R13
-	JZ    moved_93
+	JZ    moved_90
 	MOVB  (SI), CL
 	MOVB  CL, (AX)
 
-moved_93:
+moved_90:
 	CMPQ DX, $0x00000100
-	JB   fill_81
+	JB   fill_78
 
-filled_82:
+filled_79:
 	MOVQ DI, SI
 
 continue_whole:
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_102
-	JE              twelve_rounds_101
+	JB              ten_rounds_99
+	JE              twelve_rounds_98
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -2681,16 +2638,16 @@ continue_whole:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             ten_rounds_left_103
+	JMP             ten_rounds_left_100
 
-twelve_rounds_101:
+twelve_rounds_98:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-ten_rounds_left_103:
+ten_rounds_left_100:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -2701,16 +2658,16 @@ ten_rounds_left_103:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             eight_rounds_left_104
+	JMP             eight_rounds_left_101
 
-ten_rounds_102:
+ten_rounds_99:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-eight_rounds_left_104:
+eight_rounds_left_101:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -2814,8 +2771,8 @@ one_batch:
 	MOVBLZX         trailer+40(FP), AX
 	VPBROADCASTB    AX, K4, Z22
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_106
-	JE              twelve_rounds_105
+	JB              ten_rounds_103
+	JE              twelve_rounds_102
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -2831,16 +2788,16 @@ one_batch:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             ten_rounds_left_107
+	JMP             ten_rounds_left_104
 
-twelve_rounds_105:
+twelve_rounds_102:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-ten_rounds_left_107:
+ten_rounds_left_104:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -2851,16 +2808,16 @@ ten_rounds_left_107:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             eight_rounds_left_108
+	JMP             eight_rounds_left_105
 
-ten_rounds_106:
+ten_rounds_103:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-eight_rounds_left_108:
+eight_rounds_left_105:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -2969,8 +2926,8 @@ whole_3:
 	MOVBLZX         trailer+40(FP), AX
 	VPBROADCASTB    AX, K4, Z22
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_110
-	JE              twelve_rounds_109
+	JB              ten_rounds_107
+	JE              twelve_rounds_106
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -2983,15 +2940,15 @@ whole_3:
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
-	JMP             ten_rounds_left_111
+	JMP             ten_rounds_left_108
 
-twelve_rounds_109:
+twelve_rounds_106:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 
-ten_rounds_left_111:
+ten_rounds_left_108:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -3000,15 +2957,15 @@ ten_rounds_left_111:
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
-	JMP             eight_rounds_left_112
+	JMP             eight_rounds_left_109
 
-ten_rounds_110:
+ten_rounds_107:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 
-eight_rounds_left_112:
+eight_rounds_left_109:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -3113,8 +3070,8 @@ short:
 	MOVBLZX         trailer+40(FP), AX
 	VPBROADCASTB    AX, K4, Z22
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_114
-	JE              twelve_rounds_113
+	JB              ten_rounds_111
+	JE              twelve_rounds_110
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -3124,28 +3081,28 @@ short:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
-	JMP             ten_rounds_left_115
+	JMP             ten_rounds_left_112
 
-twelve_rounds_113:
+twelve_rounds_110:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 
-ten_rounds_left_115:
+ten_rounds_left_112:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
-	JMP             eight_rounds_left_116
+	JMP             eight_rounds_left_113
 
-ten_rounds_114:
+ten_rounds_111:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 
-eight_rounds_left_116:
+eight_rounds_left_113:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -3220,32 +3177,32 @@ whole_1:
 	VPXORQ          Z22, Z22, Z22
 	VINSERTI64X4    $0x01, Y23, Z22, Z22
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_118
-	JE              twelve_rounds_117
+	JB              ten_rounds_115
+	JE              twelve_rounds_114
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VBROADCASTI32X4 32(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z0, Z0
-	JMP             ten_rounds_left_119
+	JMP             ten_rounds_left_116
 
-twelve_rounds_117:
+twelve_rounds_114:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 
-ten_rounds_left_119:
+ten_rounds_left_116:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z0, Z0
-	JMP             eight_rounds_left_120
+	JMP             eight_rounds_left_117
 
-ten_rounds_118:
+ten_rounds_115:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 
-eight_rounds_left_120:
+eight_rounds_left_117:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VBROADCASTI32X4 112(R8), Z20
@@ -3368,8 +3325,8 @@ first_batch:
 	VMOVDQU64       96(SI), Z10
 	VMOVDQU64       160(SI), Z11
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_122
-	JE              twelve_rounds_121
+	JB              ten_rounds_119
+	JE              twelve_rounds_118
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -3385,16 +3342,16 @@ first_batch:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             ten_rounds_left_123
+	JMP             ten_rounds_left_120
 
-twelve_rounds_121:
+twelve_rounds_118:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-ten_rounds_left_123:
+ten_rounds_left_120:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -3405,16 +3362,16 @@ ten_rounds_left_123:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             eight_rounds_left_124
+	JMP             eight_rounds_left_121
 
-ten_rounds_122:
+ten_rounds_119:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-eight_rounds_left_124:
+eight_rounds_left_121:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	INCL            R11
@@ -3525,8 +3482,8 @@ batch:
 	VMOVDQU64       128(SI), Z10
 	VMOVDQU64       192(SI), Z11
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_126
-	JE              twelve_rounds_125
+	JB              ten_rounds_123
+	JE              twelve_rounds_122
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -3542,16 +3499,16 @@ batch:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             ten_rounds_left_127
+	JMP             ten_rounds_left_124
 
-twelve_rounds_125:
+twelve_rounds_122:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-ten_rounds_left_127:
+ten_rounds_left_124:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -3562,16 +3519,16 @@ ten_rounds_left_127:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             eight_rounds_left_128
+	JMP             eight_rounds_left_125
 
-ten_rounds_126:
+ten_rounds_123:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-eight_rounds_left_128:
+eight_rounds_left_125:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	INCL            R11
@@ -3683,11 +3640,11 @@ next:
 	CMPQ  DX, $0x00000100
 	JAE   batch
 	CMPQ  s+96(FP), $0x00
-	JE    no_run_129
+	JE    no_run_126
 	CMPQ  408(SP), $0x00
-	JE    whole_130
+	JE    whole_127
 	TESTQ DX, DX
-	JNZ   no_run_129
+	JNZ   no_run_126
 	LEAQ  152(SP), AX
 	ANDQ  $-64, AX
 	MOVQ  408(SP), DX
@@ -3695,12 +3652,12 @@ next:
 	MOVQ  416(SP), DI
 	MOVQ  424(SP), R13
 
-move_out_132:
+move_out_129:
 	SUBQ    R13, DX
 	CMPQ    AX, DI
-	JE      moved_134
+	JE      moved_131
 	CMPQ    R13, $0x00000080
-	JB      less_135
+	JB      less_132
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(AX), Y0
@@ -3717,11 +3674,11 @@ move_out_132:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_134
+	JMP     moved_131
 
-less_135:
+less_132:
 	CMPQ    R13, $0x00000040
-	JB      less_136
+	JB      less_133
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(AX), Y0
@@ -3730,71 +3687,71 @@ less_135:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_134
+	JMP     moved_131
 
-less_136:
+less_133:
 	CMPQ    R13, $0x00000020
-	JB      less_137
+	JB      less_134
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_134
+	JMP     moved_131
 
-less_137:
+less_134:
 	CMPQ    R13, $0x00000010
-	JB      less_138
+	JB      less_135
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_134
+	JMP     moved_131
 
-less_138:
+less_135:
 	CMPQ R13, $0x00000008
-	JB   less_139
+	JB   less_136
 	MOVQ (AX), CX
 	MOVQ CX, (DI)
 	MOVQ -8(AX)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_134
+	JMP  moved_131
 
-less_139:
+less_136:
 	CMPQ R13, $0x00000004
-	JB   less_140
+	JB   less_137
 	MOVL (AX), CX
 	MOVL CX, (DI)
 	MOVL -4(AX)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_134
+	JMP  moved_131
 
-less_140:
+less_137:
 	CMPQ R13, $0x00000002
-	JB   less_141
+	JB   less_138
 	MOVW (AX), CX
 	MOVW CX, (DI)
 	MOVW -2(AX)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_134
+	JMP  moved_131
 
-less_141:
+less_138:
 	TESTQ R13, R13
-	JZ    moved_134
+	JZ    moved_131
 	MOVB  (AX), CL
 	MOVB  CL, (DI)
 
-moved_134:
+moved_131:
 	ADDQ  R13, AX
 	TESTQ DX, DX
-	JZ    moved_out_133
+	JZ    moved_out_130
 	MOVQ  88(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_143
+	JNZ   taken_140
 
-empty_142:
+empty_139:
 	MOVQ    72(SP), R13
 	TESTQ   R13, R13
-	JZ      moved_out_133
+	JZ      moved_out_130
 	MOVQ    64(SP), CX
 	ADDQ    $0x18, 64(SP)
 	CMPQ    R13, 8(CX)
@@ -3804,28 +3761,28 @@ empty_142:
 	MOVQ    CX, 80(SP)
 	MOVQ    R13, 88(SP)
 	TESTQ   R13, R13
-	JZ      empty_142
+	JZ      empty_139
 
-taken_143:
+taken_140:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
 	MOVQ    80(SP), DI
 	ADDQ    R13, 80(SP)
 	SUBQ    R13, 88(SP)
-	JMP     move_out_132
+	JMP     move_out_129
 
-moved_out_133:
+moved_out_130:
 	JMP next
 
-whole_130:
+whole_127:
 	MOVQ  88(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_145
+	JNZ   taken_142
 
-empty_144:
+empty_141:
 	MOVQ    72(SP), R13
 	TESTQ   R13, R13
-	JZ      no_run_129
+	JZ      no_run_126
 	MOVQ    64(SP), CX
 	ADDQ    $0x18, 64(SP)
 	CMPQ    R13, 8(CX)
@@ -3835,17 +3792,17 @@ empty_144:
 	MOVQ    CX, 80(SP)
 	MOVQ    R13, 88(SP)
 	TESTQ   R13, R13
-	JZ      empty_144
+	JZ      empty_141
 
-taken_145:
+taken_142:
 	TESTQ DX, DX
-	JNZ   seam_131
+	JNZ   seam_128
 	MOVQ  80(SP), DI
 	MOVQ  R13, DX
 	MOVQ  $0x00000000, 88(SP)
 	JMP   next
 
-seam_131:
+seam_128:
 	MOVQ    DI, 416(SP)
 	MOVQ    DX, 424(SP)
 	ADDQ    88(SP), DX
@@ -3858,7 +3815,7 @@ seam_131:
 	ANDQ    $-64, DI
 	JMP     next
 
-no_run_129:
+no_run_126:
 	MOVQ            trailer+40(FP), R13
 	ADDQ            DX, R13
 	TESTQ           R13, R13
@@ -3881,8 +3838,8 @@ no_run_129:
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      192(SI), K3, Z11
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_147
-	JE              twelve_rounds_146
+	JB              ten_rounds_144
+	JE              twelve_rounds_143
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -3898,16 +3855,16 @@ no_run_129:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             ten_rounds_left_148
+	JMP             ten_rounds_left_145
 
-twelve_rounds_146:
+twelve_rounds_143:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-ten_rounds_left_148:
+ten_rounds_left_145:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -3918,16 +3875,16 @@ ten_rounds_left_148:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             eight_rounds_left_149
+	JMP             eight_rounds_left_146
 
-ten_rounds_147:
+ten_rounds_144:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-eight_rounds_left_149:
+eight_rounds_left_146:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VPSHUFB         Z15, Z8, Z23
@@ -4019,12 +3976,12 @@ eight_rounds_left_149:
 	VAESENCLAST     Z31, Z3, Z3
 	VMOVDQU8        Z3, K2, 192(DI)
 	CMPQ            trailer+40(FP), $0x00
-	JE              no_trailer_150
+	JE              no_trailer_147
 	VMOVDQU64       Z3, (SP)
 	MOVBLZX         -192(SP)(DX*1), AX
 	MOVQ            AX, last+112(FP)
 
-no_trailer_150:
+no_trailer_147:
 	JMP finish_long
 
 rest_3:
@@ -4039,8 +3996,8 @@ rest_3:
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      128(SI), K3, Z10
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_152
-	JE              twelve_rounds_151
+	JB              ten_rounds_149
+	JE              twelve_rounds_148
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -4053,15 +4010,15 @@ rest_3:
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
-	JMP             ten_rounds_left_153
+	JMP             ten_rounds_left_150
 
-twelve_rounds_151:
+twelve_rounds_148:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 
-ten_rounds_left_153:
+ten_rounds_left_150:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -4070,15 +4027,15 @@ ten_rounds_left_153:
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
-	JMP             eight_rounds_left_154
+	JMP             eight_rounds_left_151
 
-ten_rounds_152:
+ten_rounds_149:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 
-eight_rounds_left_154:
+eight_rounds_left_151:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VPSHUFB         Z15, Z8, Z23
@@ -4150,12 +4107,12 @@ eight_rounds_left_154:
 	VAESENCLAST     Z30, Z2, Z2
 	VMOVDQU8        Z2, K2, 128(DI)
 	CMPQ            trailer+40(FP), $0x00
-	JE              no_trailer_155
+	JE              no_trailer_152
 	VMOVDQU64       Z2, (SP)
 	MOVBLZX         -128(SP)(DX*1), AX
 	MOVQ            AX, last+112(FP)
 
-no_trailer_155:
+no_trailer_152:
 	JMP finish_long
 
 rest_2:
@@ -4169,8 +4126,8 @@ rest_2:
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      64(SI), K3, Z9
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_157
-	JE              twelve_rounds_156
+	JB              ten_rounds_154
+	JE              twelve_rounds_153
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -4180,28 +4137,28 @@ rest_2:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
-	JMP             ten_rounds_left_158
+	JMP             ten_rounds_left_155
 
-twelve_rounds_156:
+twelve_rounds_153:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 
-ten_rounds_left_158:
+ten_rounds_left_155:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
-	JMP             eight_rounds_left_159
+	JMP             eight_rounds_left_156
 
-ten_rounds_157:
+ten_rounds_154:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 
-eight_rounds_left_159:
+eight_rounds_left_156:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VPSHUFB         Z15, Z8, Z23
@@ -4253,12 +4210,12 @@ eight_rounds_left_159:
 	VAESENCLAST     Z29, Z1, Z1
 	VMOVDQU8        Z1, K2, 64(DI)
 	CMPQ            trailer+40(FP), $0x00
-	JE              no_trailer_160
+	JE              no_trailer_157
 	VMOVDQU64       Z1, (SP)
 	MOVBLZX         -64(SP)(DX*1), AX
 	MOVQ            AX, last+112(FP)
 
-no_trailer_160:
+no_trailer_157:
 	JMP finish_long
 
 rest_1:
@@ -4271,32 +4228,32 @@ rest_1:
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      (SI), K3, Z8
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_162
-	JE              twelve_rounds_161
+	JB              ten_rounds_159
+	JE              twelve_rounds_158
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VBROADCASTI32X4 32(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z0, Z0
-	JMP             ten_rounds_left_163
+	JMP             ten_rounds_left_160
 
-twelve_rounds_161:
+twelve_rounds_158:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 
-ten_rounds_left_163:
+ten_rounds_left_160:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z0, Z0
-	JMP             eight_rounds_left_164
+	JMP             eight_rounds_left_161
 
-ten_rounds_162:
+ten_rounds_159:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 
-eight_rounds_left_164:
+eight_rounds_left_161:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VPSHUFB         Z15, Z8, Z23
@@ -4328,12 +4285,12 @@ eight_rounds_left_164:
 	VAESENCLAST     Z28, Z0, Z0
 	VMOVDQU8        Z0, K2, (DI)
 	CMPQ            trailer+40(FP), $0x00
-	JE              no_trailer_165
+	JE              no_trailer_162
 	VMOVDQU64       Z0, (SP)
 	MOVBLZX         (SP)(DX*1), AX
 	MOVQ            AX, last+112(FP)
 
-no_trailer_165:
+no_trailer_162:
 	JMP finish_long
 
 group_end:
@@ -4361,9 +4318,9 @@ group_end:
 
 suspend:
 	CMPQ s+96(FP), $0x00
-	JE   no_seam_166
+	JE   no_seam_163
 	CMPQ 408(SP), $0x00
-	JE   no_seam_166
+	JE   no_seam_163
 	LEAQ 152(SP), AX
 	ANDQ $-64, AX
 	MOVQ 408(SP), DX
@@ -4371,12 +4328,12 @@ suspend:
 	MOVQ 416(SP), DI
 	MOVQ 424(SP), R13
 
-move_out_167:
+move_out_164:
 	SUBQ    R13, DX
 	CMPQ    AX, DI
-	JE      moved_169
+	JE      moved_166
 	CMPQ    R13, $0x00000080
-	JB      less_170
+	JB      less_167
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(AX), Y0
@@ -4393,11 +4350,11 @@ move_out_167:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_169
+	JMP     moved_166
 
-less_170:
+less_167:
 	CMPQ    R13, $0x00000040
-	JB      less_171
+	JB      less_168
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(AX), Y0
@@ -4406,71 +4363,71 @@ less_170:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_169
+	JMP     moved_166
 
-less_171:
+less_168:
 	CMPQ    R13, $0x00000020
-	JB      less_172
+	JB      less_169
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_169
+	JMP     moved_166
 
-less_172:
+less_169:
 	CMPQ    R13, $0x00000010
-	JB      less_173
+	JB      less_170
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_169
+	JMP     moved_166
 
-less_173:
+less_170:
 	CMPQ R13, $0x00000008
-	JB   less_174
+	JB   less_171
 	MOVQ (AX), CX
 	MOVQ CX, (DI)
 	MOVQ -8(AX)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_169
+	JMP  moved_166
 
-less_174:
+less_171:
 	CMPQ R13, $0x00000004
-	JB   less_175
+	JB   less_172
 	MOVL (AX), CX
 	MOVL CX, (DI)
 	MOVL -4(AX)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_169
+	JMP  moved_166
 
-less_175:
+less_172:
 	CMPQ R13, $0x00000002
-	JB   less_176
+	JB   less_173
 	MOVW (AX), CX
 	MOVW CX, (DI)
 	MOVW -2(AX)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_169
+	JMP  moved_166
 
-less_176:
+less_173:
 	TESTQ R13, R13
-	JZ    moved_169
+	JZ    moved_166
 	MOVB  (AX), CL
 	MOVB  CL, (DI)
 
-moved_169:
+moved_166:
 	ADDQ  R13, AX
 	TESTQ DX, DX
-	JZ    moved_out_168
+	JZ    moved_out_165
 	MOVQ  88(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_178
+	JNZ   taken_175
 
-empty_177:
+empty_174:
 	MOVQ    72(SP), R13
 	TESTQ   R13, R13
-	JZ      moved_out_168
+	JZ      moved_out_165
 	MOVQ    64(SP), CX
 	ADDQ    $0x18, 64(SP)
 	CMPQ    R13, 8(CX)
@@ -4480,18 +4437,18 @@ empty_177:
 	MOVQ    CX, 80(SP)
 	MOVQ    R13, 88(SP)
 	TESTQ   R13, R13
-	JZ      empty_177
+	JZ      empty_174
 
-taken_178:
+taken_175:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
 	MOVQ    80(SP), DI
 	ADDQ    R13, 80(SP)
 	SUBQ    R13, 88(SP)
-	JMP     move_out_167
+	JMP     move_out_164
 
-moved_out_168:
-no_seam_166:
+moved_out_165:
+no_seam_163:
 	MOVQ      s+96(FP), AX
 	VMOVDQU64 X19, (AX)
 	VMOVDQU64 X16, 16(AX)
@@ -4589,8 +4546,8 @@ one_batch:
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      160(SI), K3, Z11
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_180
-	JE              twelve_rounds_179
+	JB              ten_rounds_177
+	JE              twelve_rounds_176
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -4606,16 +4563,16 @@ one_batch:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             ten_rounds_left_181
+	JMP             ten_rounds_left_178
 
-twelve_rounds_179:
+twelve_rounds_176:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-ten_rounds_left_181:
+ten_rounds_left_178:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -4626,16 +4583,16 @@ ten_rounds_left_181:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             eight_rounds_left_182
+	JMP             eight_rounds_left_179
 
-ten_rounds_180:
+ten_rounds_177:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-eight_rounds_left_182:
+eight_rounds_left_179:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VPSHUFB         avx512TextReversal<>+0(SB), Z8, Z23
@@ -4727,12 +4684,12 @@ eight_rounds_left_182:
 	VAESENCLAST     Z31, Z3, Z3
 	VMOVDQU8        Z3, K2, 160(DI)
 	CMPQ            trailer+40(FP), $0x00
-	JE              no_trailer_183
+	JE              no_trailer_180
 	VMOVDQU64       Z3, (SP)
 	MOVBLZX         -160(SP)(DX*1), AX
 	MOVQ            AX, last+112(FP)
 
-no_trailer_183:
+no_trailer_180:
 	JMP finish
 
 whole_3:
@@ -4748,8 +4705,8 @@ whole_3:
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      96(SI), K3, Z10
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_185
-	JE              twelve_rounds_184
+	JB              ten_rounds_182
+	JE              twelve_rounds_181
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -4762,15 +4719,15 @@ whole_3:
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
-	JMP             ten_rounds_left_186
+	JMP             ten_rounds_left_183
 
-twelve_rounds_184:
+twelve_rounds_181:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 
-ten_rounds_left_186:
+ten_rounds_left_183:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -4779,15 +4736,15 @@ ten_rounds_left_186:
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
-	JMP             eight_rounds_left_187
+	JMP             eight_rounds_left_184
 
-ten_rounds_185:
+ten_rounds_182:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 
-eight_rounds_left_187:
+eight_rounds_left_184:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VPSHUFB         avx512TextReversal<>+0(SB), Z8, Z23
@@ -4859,12 +4816,12 @@ eight_rounds_left_187:
 	VAESENCLAST     Z30, Z2, Z2
 	VMOVDQU8        Z2, K2, 96(DI)
 	CMPQ            trailer+40(FP), $0x00
-	JE              no_trailer_188
+	JE              no_trailer_185
 	VMOVDQU64       Z2, (SP)
 	MOVBLZX         -96(SP)(DX*1), AX
 	MOVQ            AX, last+112(FP)
 
-no_trailer_188:
+no_trailer_185:
 	JMP finish
 
 short:
@@ -4895,8 +4852,8 @@ short:
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      32(SI), K3, Z9
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_190
-	JE              twelve_rounds_189
+	JB              ten_rounds_187
+	JE              twelve_rounds_186
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -4906,28 +4863,28 @@ short:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
-	JMP             ten_rounds_left_191
+	JMP             ten_rounds_left_188
 
-twelve_rounds_189:
+twelve_rounds_186:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 
-ten_rounds_left_191:
+ten_rounds_left_188:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
-	JMP             eight_rounds_left_192
+	JMP             eight_rounds_left_189
 
-ten_rounds_190:
+ten_rounds_187:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 
-eight_rounds_left_192:
+eight_rounds_left_189:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VPSHUFB         avx512TextReversal<>+0(SB), Z8, Z23
@@ -4983,12 +4940,12 @@ eight_rounds_left_192:
 	VAESENCLAST     Z29, Z1, Z1
 	VMOVDQU8        Z1, K2, 32(DI)
 	CMPQ            trailer+40(FP), $0x00
-	JE              no_trailer_193
+	JE              no_trailer_190
 	VMOVDQU64       Z1, (SP)
 	MOVBLZX         -32(SP)(DX*1), AX
 	MOVQ            AX, last+112(FP)
 
-no_trailer_193:
+no_trailer_190:
 	JMP finish
 
 whole_1:
@@ -5003,32 +4960,32 @@ whole_1:
 	VPXORQ          Z8, Z8, Z8
 	VINSERTI64X4    $0x01, Y22, Z8, Z8
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_195
-	JE              twelve_rounds_194
+	JB              ten_rounds_192
+	JE              twelve_rounds_191
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VBROADCASTI32X4 32(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z0, Z0
-	JMP             ten_rounds_left_196
+	JMP             ten_rounds_left_193
 
-twelve_rounds_194:
+twelve_rounds_191:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 
-ten_rounds_left_196:
+ten_rounds_left_193:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z0, Z0
-	JMP             eight_rounds_left_197
+	JMP             eight_rounds_left_194
 
-ten_rounds_195:
+ten_rounds_192:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 
-eight_rounds_left_197:
+eight_rounds_left_194:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VPSHUFB         avx512TextReversal<>+0(SB), Z8, Z23
@@ -5063,19 +5020,19 @@ eight_rounds_left_197:
 	VEXTRACTI64X4   $0x01, Z0, Y23
 	VMOVDQU8        Y23, K2, (DI)
 	CMPQ            trailer+40(FP), $0x00
-	JE              no_trailer_198
+	JE              no_trailer_195
 	VMOVDQU64       Y23, (SP)
 	MOVBLZX         (SP)(DX*1), AX
 	MOVQ            AX, last+112(FP)
 
-no_trailer_198:
+no_trailer_195:
 	JMP finish
 
 finish_long:
 	CMPQ s+96(FP), $0x00
-	JE   no_seam_199
+	JE   no_seam_196
 	CMPQ 408(SP), $0x00
-	JE   no_seam_199
+	JE   no_seam_196
 	LEAQ 152(SP), AX
 	ANDQ $-64, AX
 	MOVQ 408(SP), DX
@@ -5083,12 +5040,12 @@ finish_long:
 	MOVQ 416(SP), DI
 	MOVQ 424(SP), R12
 
-move_out_200:
+move_out_197:
 	SUBQ    R12, DX
 	CMPQ    AX, DI
-	JE      moved_202
+	JE      moved_199
 	CMPQ    R12, $0x00000080
-	JB      less_203
+	JB      less_200
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(AX), Y0
@@ -5105,11 +5062,11 @@ move_out_200:
 	VMOVDQU Y0, -64(DI)(R12*1)
 	VMOVDQU -32(AX)(R12*1), Y0
 	VMOVDQU Y0, -32(DI)(R12*1)
-	JMP     moved_202
+	JMP     moved_199
 
-less_203:
+less_200:
 	CMPQ    R12, $0x00000040
-	JB      less_204
+	JB      less_201
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(AX), Y0
@@ -5118,71 +5075,71 @@ less_203:
 	VMOVDQU Y0, -64(DI)(R12*1)
 	VMOVDQU -32(AX)(R12*1), Y0
 	VMOVDQU Y0, -32(DI)(R12*1)
-	JMP     moved_202
+	JMP     moved_199
 
-less_204:
+less_201:
 	CMPQ    R12, $0x00000020
-	JB      less_205
+	JB      less_202
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU -32(AX)(R12*1), Y0
 	VMOVDQU Y0, -32(DI)(R12*1)
-	JMP     moved_202
+	JMP     moved_199
 
-less_205:
+less_202:
 	CMPQ    R12, $0x00000010
-	JB      less_206
+	JB      less_203
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(AX)(R12*1), X0
 	VMOVDQU X0, -16(DI)(R12*1)
-	JMP     moved_202
+	JMP     moved_199
 
-less_206:
+less_203:
 	CMPQ R12, $0x00000008
-	JB   less_207
+	JB   less_204
 	MOVQ (AX), CX
 	MOVQ CX, (DI)
 	MOVQ -8(AX)(R12*1), CX
 	MOVQ CX, -8(DI)(R12*1)
-	JMP  moved_202
+	JMP  moved_199
 
-less_207:
+less_204:
 	CMPQ R12, $0x00000004
-	JB   less_208
+	JB   less_205
 	MOVL (AX), CX
 	MOVL CX, (DI)
 	MOVL -4(AX)(R12*1), CX
 	MOVL CX, -4(DI)(R12*1)
-	JMP  moved_202
+	JMP  moved_199
 
-less_208:
+less_205:
 	CMPQ R12, $0x00000002
-	JB   less_209
+	JB   less_206
 	MOVW (AX), CX
 	MOVW CX, (DI)
 	MOVW -2(AX)(R12*1), CX
 	MOVW CX, -2(DI)(R12*1)
-	JMP  moved_202
+	JMP  moved_199
 
-less_209:
+less_206:
 	TESTQ R12, R12
-	JZ    moved_202
+	JZ    moved_199
 	MOVB  (AX), CL
 	MOVB  CL, (DI)
 
-moved_202:
+moved_199:
 	ADDQ  R12, AX
 	TESTQ DX, DX
-	JZ    moved_out_201
+	JZ    moved_out_198
 	MOVQ  88(SP), R12
 	TESTQ R12, R12
-	JNZ   taken_211
+	JNZ   taken_208
 
-empty_210:
+empty_207:
 	MOVQ    72(SP), R12
 	TESTQ   R12, R12
-	JZ      moved_out_201
+	JZ      moved_out_198
 	MOVQ    64(SP), CX
 	ADDQ    $0x18, 64(SP)
 	CMPQ    R12, 8(CX)
@@ -5192,18 +5149,18 @@ empty_210:
 	MOVQ    CX, 80(SP)
 	MOVQ    R12, 88(SP)
 	TESTQ   R12, R12
-	JZ      empty_210
+	JZ      empty_207
 
-taken_211:
+taken_208:
 	CMPQ    R12, DX
 	CMOVQHI DX, R12
 	MOVQ    80(SP), DI
 	ADDQ    R12, 80(SP)
 	SUBQ    R12, 88(SP)
-	JMP     move_out_200
+	JMP     move_out_197
 
-moved_out_201:
-no_seam_199:
+moved_out_198:
+no_seam_196:
 	VMOVQ       textBits+88(FP), X0
 	VMOVQ       adBits+80(FP), X1
 	VINSERTI128 $0x01, X1, Y0, Y0

@@ -113,19 +113,10 @@ func checkExecuted(t *testing.T, b Backend, executed map[uintptr]bool) {
 			}
 		}
 		name := strings.TrimPrefix(filepath.Ext(runtime.FuncForPC(entry).Name()), ".")
-		if missed != unreached[name] {
-			t.Errorf("%s: %d instructions of %d were not traced, and %d are known to be out of reach: tracedTexts lacks a text",
-				name, missed, len(body), unreached[name])
+		if missed > 0 {
+			t.Errorf("%s: %d instructions of %d were not traced: tracedTexts lacks a text", name, missed, len(body))
 		}
 	}
-}
-
-// unreached is how many instructions of a kernel no call reaches: where an open
-// loads a text of no bytes, and where a seal moves more than a vector in front
-// of a seam that is in the first vector.
-var unreached = map[string]int{
-	"aesniOpen": 1, "vaesOpen": 1,
-	"aesniSeal": 24, "vaesSeal": 24, "avx512Seal": 24,
 }
 
 // kernels are those of a backend.

@@ -4123,85 +4123,42 @@ taken_92:
 	MOVQ    DX, R13
 	CMPQ    SI, DI
 	JE      moved_93
-	CMPQ    R13, $0x00000080
-	JB      less_94
-	VMOVDQU (SI), Y0
-	VMOVDQU Y0, (DI)
-	VMOVDQU 32(SI), Y0
-	VMOVDQU Y0, 32(DI)
-	VMOVDQU 64(SI), Y0
-	VMOVDQU Y0, 64(DI)
-	VMOVDQU 96(SI), Y0
-	VMOVDQU Y0, 96(DI)
-	VMOVDQU -128(SI)(R13*1), Y0
-	VMOVDQU Y0, -128(DI)(R13*1)
-	VMOVDQU -96(SI)(R13*1), Y0
-	VMOVDQU Y0, -96(DI)(R13*1)
-	VMOVDQU -64(SI)(R13*1), Y0
-	VMOVDQU Y0, -64(DI)(R13*1)
-	VMOVDQU -32(SI)(R13*1), Y0
-	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_93
-
-less_94:
-	CMPQ    R13, $0x00000040
-	JB      less_95
-	VMOVDQU (SI), Y0
-	VMOVDQU Y0, (DI)
-	VMOVDQU 32(SI), Y0
-	VMOVDQU Y0, 32(DI)
-	VMOVDQU -64(SI)(R13*1), Y0
-	VMOVDQU Y0, -64(DI)(R13*1)
-	VMOVDQU -32(SI)(R13*1), Y0
-	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_93
-
-less_95:
-	CMPQ    R13, $0x00000020
-	JB      less_96
-	VMOVDQU (SI), Y0
-	VMOVDQU Y0, (DI)
-	VMOVDQU -32(SI)(R13*1), Y0
-	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_93
-
-less_96:
 	CMPQ    R13, $0x00000010
-	JB      less_97
+	JB      less_94
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
 	JMP     moved_93
 
-less_97:
+less_94:
 	CMPQ R13, $0x00000008
-	JB   less_98
+	JB   less_95
 	MOVQ (SI), CX
 	MOVQ CX, (DI)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
 	JMP  moved_93
 
-less_98:
+less_95:
 	CMPQ R13, $0x00000004
-	JB   less_99
+	JB   less_96
 	MOVL (SI), CX
 	MOVL CX, (DI)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
 	JMP  moved_93
 
-less_99:
+less_96:
 	CMPQ R13, $0x00000002
-	JB   less_100
+	JB   less_97
 	MOVW (SI), CX
 	MOVW CX, (DI)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
 	JMP  moved_93
 
-less_100:
+less_97:
 	TESTQ R13, R13
 	JZ    moved_93
 	MOVB  (SI), CL
@@ -4220,9 +4177,9 @@ moved_93:
 seam_90:
 	MOVQ    DX, R13
 	CMPQ    SI, DI
-	JE      moved_103
+	JE      moved_100
 	CMPQ    R13, $0x00000080
-	JB      less_104
+	JB      less_101
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(SI), Y0
@@ -4239,11 +4196,11 @@ seam_90:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_103
+	JMP     moved_100
 
-less_104:
+less_101:
 	CMPQ    R13, $0x00000040
-	JB      less_105
+	JB      less_102
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(SI), Y0
@@ -4252,69 +4209,69 @@ less_104:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_103
+	JMP     moved_100
 
-less_105:
+less_102:
 	CMPQ    R13, $0x00000020
-	JB      less_106
+	JB      less_103
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_103
+	JMP     moved_100
 
-less_106:
+less_103:
 	CMPQ    R13, $0x00000010
-	JB      less_107
+	JB      less_104
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_103
+	JMP     moved_100
 
-less_107:
+less_104:
 	CMPQ R13, $0x00000008
-	JB   less_108
+	JB   less_105
 	MOVQ (SI), CX
 	MOVQ CX, (DI)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_103
+	JMP  moved_100
 
-less_108:
+less_105:
 	CMPQ R13, $0x00000004
-	JB   less_109
+	JB   less_106
 	MOVL (SI), CX
 	MOVL CX, (DI)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_103
+	JMP  moved_100
 
-less_109:
+less_106:
 	CMPQ R13, $0x00000002
-	JB   less_110
+	JB   less_107
 	MOVW (SI), CX
 	MOVW CX, (DI)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_103
+	JMP  moved_100
 
-less_110:
+less_107:
 	TESTQ R13, R13
-	JZ    moved_103
+	JZ    moved_100
 	MOVB  (SI), CL
 	MOVB  CL, (DI)
 
-moved_103:
-fill_101:
+moved_100:
+fill_98:
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_112
+	JNZ   taken_109
 
-empty_111:
+empty_108:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      filled_102
+	JZ      filled_99
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -4324,9 +4281,9 @@ empty_111:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_111
+	JZ      empty_108
 
-taken_112:
+taken_109:
 	MOVL    $0x000000e0, CX
 	SUBQ    DX, CX
 	CMPQ    R13, CX
@@ -4337,9 +4294,9 @@ taken_112:
 	LEAQ    (DI)(DX*1), AX
 	ADDQ    R13, DX
 	CMPQ    SI, AX
-	JE      moved_113
+	JE      moved_110
 	CMPQ    R13, $0x00000080
-	JB      less_114
+	JB      less_111
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (AX)
 	VMOVDQU 32(SI), Y0
@@ -4356,11 +4313,11 @@ taken_112:
 	VMOVDQU Y0, -64(AX)(R13*1)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(AX)(R13*1)
-	JMP     moved_113
+	JMP     moved_110
 
-less_114:
+less_111:
 	CMPQ    R13, $0x00000040
-	JB      less_115
+	JB      less_112
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (AX)
 	VMOVDQU 32(SI), Y0
@@ -4369,64 +4326,64 @@ less_114:
 	VMOVDQU Y0, -64(AX)(R13*1)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(AX)(R13*1)
-	JMP     moved_113
+	JMP     moved_110
 
-less_115:
+less_112:
 	CMPQ    R13, $0x00000020
-	JB      less_116
+	JB      less_113
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (AX)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(AX)(R13*1)
-	JMP     moved_113
+	JMP     moved_110
 
-less_116:
+less_113:
 	CMPQ    R13, $0x00000010
-	JB      less_117
+	JB      less_114
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (AX)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(AX)(R13*1)
-	JMP     moved_113
+	JMP     moved_110
 
-less_117:
+less_114:
 	CMPQ R13, $0x00000008
-	JB   less_118
+	JB   less_115
 	MOVQ (SI), CX
 	MOVQ CX, (AX)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(AX)(R13*1)
-	JMP  moved_113
+	JMP  moved_110
 
-less_118:
+less_115:
 	CMPQ R13, $0x00000004
-	JB   less_119
+	JB   less_116
 	MOVL (SI), CX
 	MOVL CX, (AX)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(AX)(R13*1)
-	JMP  moved_113
+	JMP  moved_110
 
-less_119:
+less_116:
 	CMPQ R13, $0x00000002
-	JB   less_120
+	JB   less_117
 	MOVW (SI), CX
 	MOVW CX, (AX)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(AX)(R13*1)
-	JMP  moved_113
+	JMP  moved_110
 
-less_120:
+less_117:
 	TESTQ R13, R13
-	JZ    moved_113
+	JZ    moved_110
 	MOVB  (SI), CL
 	MOVB  CL, (AX)
 
-moved_113:
+moved_110:
 	CMPQ DX, $0x000000e0
-	JB   fill_101
+	JB   fill_98
 
-filled_102:
+filled_99:
 	MOVQ DI, SI
 
 whole_89:
@@ -4459,9 +4416,9 @@ continue:
 	JAE        continue_whole
 	MOVQ       DX, R13
 	CMPQ       SI, DI
-	JE         moved_123
+	JE         moved_120
 	CMPQ       R13, $0x00000080
-	JB         less_124
+	JB         less_121
 	VMOVDQU    (SI), Y0
 	VMOVDQU    Y0, (DI)
 	VMOVDQU    32(SI), Y0
@@ -4478,11 +4435,11 @@ continue:
 	VMOVDQU    Y0, -64(DI)(R13*1)
 	VMOVDQU    -32(SI)(R13*1), Y0
 	VMOVDQU    Y0, -32(DI)(R13*1)
-	JMP        moved_123
+	JMP        moved_120
 
-less_124:
+less_121:
 	CMPQ    R13, $0x00000040
-	JB      less_125
+	JB      less_122
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(SI), Y0
@@ -4491,69 +4448,69 @@ less_124:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_123
+	JMP     moved_120
 
-less_125:
+less_122:
 	CMPQ    R13, $0x00000020
-	JB      less_126
+	JB      less_123
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_123
+	JMP     moved_120
 
-less_126:
+less_123:
 	CMPQ    R13, $0x00000010
-	JB      less_127
+	JB      less_124
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_123
+	JMP     moved_120
 
-less_127:
+less_124:
 	CMPQ R13, $0x00000008
-	JB   less_128
+	JB   less_125
 	MOVQ (SI), CX
 	MOVQ CX, (DI)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_123
+	JMP  moved_120
 
-less_128:
+less_125:
 	CMPQ R13, $0x00000004
-	JB   less_129
+	JB   less_126
 	MOVL (SI), CX
 	MOVL CX, (DI)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_123
+	JMP  moved_120
 
-less_129:
+less_126:
 	CMPQ R13, $0x00000002
-	JB   less_130
+	JB   less_127
 	MOVW (SI), CX
 	MOVW CX, (DI)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_123
+	JMP  moved_120
 
-less_130:
+less_127:
 	TESTQ R13, R13
-	JZ    moved_123
+	JZ    moved_120
 	MOVB  (SI), CL
 	MOVB  CL, (DI)
 
-moved_123:
-fill_121:
+moved_120:
+fill_118:
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_132
+	JNZ   taken_129
 
-empty_131:
+empty_128:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      filled_122
+	JZ      filled_119
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -4563,9 +4520,9 @@ empty_131:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_131
+	JZ      empty_128
 
-taken_132:
+taken_129:
 	MOVL    $0x00000100, CX
 	SUBQ    DX, CX
 	CMPQ    R13, CX
@@ -4576,9 +4533,9 @@ taken_132:
 	LEAQ    (DI)(DX*1), AX
 	ADDQ    R13, DX
 	CMPQ    SI, AX
-	JE      moved_133
+	JE      moved_130
 	CMPQ    R13, $0x00000080
-	JB      less_134
+	JB      less_131
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (AX)
 	VMOVDQU 32(SI), Y0
@@ -4595,11 +4552,11 @@ taken_132:
 	VMOVDQU Y0, -64(AX)(R13*1)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(AX)(R13*1)
-	JMP     moved_133
+	JMP     moved_130
 
-less_134:
+less_131:
 	CMPQ    R13, $0x00000040
-	JB      less_135
+	JB      less_132
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (AX)
 	VMOVDQU 32(SI), Y0
@@ -4608,64 +4565,64 @@ less_134:
 	VMOVDQU Y0, -64(AX)(R13*1)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(AX)(R13*1)
-	JMP     moved_133
+	JMP     moved_130
 
-less_135:
+less_132:
 	CMPQ    R13, $0x00000020
-	JB      less_136
+	JB      less_133
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (AX)
 	VMOVDQU -32(SI)(R13*1), Y0
 	VMOVDQU Y0, -32(AX)(R13*1)
-	JMP     moved_133
+	JMP     moved_130
 
-less_136:
+less_133:
 	CMPQ    R13, $0x00000010
-	JB      less_137
+	JB      less_134
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (AX)
 	VMOVDQU -16(SI)(R13*1), X0
 	VMOVDQU X0, -16(AX)(R13*1)
-	JMP     moved_133
+	JMP     moved_130
 
-less_137:
+less_134:
 	CMPQ R13, $0x00000008
-	JB   less_138
+	JB   less_135
 	MOVQ (SI), CX
 	MOVQ CX, (AX)
 	MOVQ -8(SI)(R13*1), CX
 	MOVQ CX, -8(AX)(R13*1)
-	JMP  moved_133
+	JMP  moved_130
 
-less_138:
+less_135:
 	CMPQ R13, $0x00000004
-	JB   less_139
+	JB   less_136
 	MOVL (SI), CX
 	MOVL CX, (AX)
 	MOVL -4(SI)(R13*1), CX
 	MOVL CX, -4(AX)(R13*1)
-	JMP  moved_133
+	JMP  moved_130
 
-less_139:
+less_136:
 	CMPQ R13, $0x00000002
-	JB   less_140
+	JB   less_137
 	MOVW (SI), CX
 	MOVW CX, (AX)
 	MOVW -2(SI)(R13*1), CX
 	MOVW CX, -2(AX)(R13*1)
-	JMP  moved_133
+	JMP  moved_130
 
-less_140:
+less_137:
 	TESTQ R13, R13
-	JZ    moved_133
+	JZ    moved_130
 	MOVB  (SI), CL
 	MOVB  CL, (AX)
 
-moved_133:
+moved_130:
 	CMPQ DX, $0x00000100
-	JB   fill_121
+	JB   fill_118
 
-filled_122:
+filled_119:
 	MOVQ DI, SI
 
 continue_whole:
@@ -4685,8 +4642,8 @@ continue_whole:
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	VPXOR          vaesIndex<>+224(SB), Y8, Y7
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_142
-	JE             twelve_rounds_141
+	JB             ten_rounds_139
+	JE             twelve_rounds_138
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -4706,7 +4663,7 @@ continue_whole:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-twelve_rounds_141:
+twelve_rounds_138:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -4726,7 +4683,7 @@ twelve_rounds_141:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-ten_rounds_142:
+ten_rounds_139:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -4870,7 +4827,7 @@ short:
 
 short_block:
 	CMPQ    DX, $0x08
-	JB      four_bytes_143
+	JB      four_bytes_140
 	MOVQ    (SI), AX
 	MOVQ    -8(SI)(DX*1), R11
 	MOVL    $0x0000000f, CX
@@ -4880,11 +4837,11 @@ short_block:
 	SHRQ    $0x08, R11
 	VMOVQ   AX, X12
 	VPINSRQ $0x01, R11, X12, X12
-	JMP     loaded_146
+	JMP     loaded_143
 
-four_bytes_143:
+four_bytes_140:
 	CMPQ  DX, $0x04
-	JB    one_byte_144
+	JB    one_byte_141
 	MOVL  (SI), AX
 	MOVL  -4(SI)(DX*1), R11
 	LEAL  -4(DX), CX
@@ -4892,11 +4849,11 @@ four_bytes_143:
 	SHLQ  CL, R11
 	ORQ   R11, AX
 	VMOVQ AX, X12
-	JMP   loaded_146
+	JMP   loaded_143
 
-one_byte_144:
+one_byte_141:
 	TESTQ   DX, DX
-	JZ      no_bytes_145
+	JZ      no_bytes_142
 	MOVBLZX (SI), AX
 	MOVL    DX, CX
 	SHRL    $0x01, CX
@@ -4910,12 +4867,12 @@ one_byte_144:
 	SHLL    CL, R11
 	ORL     R11, AX
 	VMOVQ   AX, X12
-	JMP     loaded_146
+	JMP     loaded_143
 
-no_bytes_145:
+no_bytes_142:
 	VPXOR X12, X12, X12
 
-loaded_146:
+loaded_143:
 	XORL AX, AX
 
 short_loaded:
@@ -4926,42 +4883,42 @@ short_loaded:
 	VPSHUFB     16(R10), X13, X13
 	VPXOR       X13, X12, X12
 	TESTB       $0x10, AL
-	JZ          alone_147
+	JZ          alone_144
 	VMOVDQU     -16(SI)(AX*1), X13
 	VINSERTI128 $0x01, X12, Y13, Y12
 
-alone_147:
+alone_144:
 	VMOVDQU Y12, 32(R9)
 	CMPQ    R12, $0x00000080
-	JHI     upper_half_148
+	JHI     upper_half_145
 	CMPQ    R12, $0x00000040
-	JHI     upper_half_149
+	JHI     upper_half_146
 	CMPQ    R12, $0x00000020
-	JHI     upper_half_150
+	JHI     upper_half_147
 	JMP     short_1
 
-upper_half_150:
+upper_half_147:
 	JMP short_2
 
-upper_half_149:
+upper_half_146:
 	CMPQ R12, $0x00000060
-	JHI  upper_half_151
+	JHI  upper_half_148
 	JMP  short_3
 
-upper_half_151:
+upper_half_148:
 	JMP short_4
 
-upper_half_148:
+upper_half_145:
 	CMPQ R12, $0x000000c0
-	JHI  upper_half_152
+	JHI  upper_half_149
 	CMPQ R12, $0x000000a0
-	JHI  upper_half_153
+	JHI  upper_half_150
 	JMP  short_5
 
-upper_half_153:
+upper_half_150:
 	JMP short_6
 
-upper_half_152:
+upper_half_149:
 	JMP short_7
 
 short_0:
@@ -4969,20 +4926,20 @@ short_0:
 	MOVL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_155
-	JE             twelve_rounds_154
+	JB             ten_rounds_152
+	JE             twelve_rounds_151
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VBROADCASTI128 32(R8), Y8
 	VAESENC        Y8, Y0, Y0
 
-twelve_rounds_154:
+twelve_rounds_151:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VBROADCASTI128 64(R8), Y8
 	VAESENC        Y8, Y0, Y0
 
-ten_rounds_155:
+ten_rounds_152:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VBROADCASTI128 96(R8), Y8
@@ -5012,8 +4969,8 @@ short_1:
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_157
-	JE             twelve_rounds_156
+	JB             ten_rounds_154
+	JE             twelve_rounds_153
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5021,7 +4978,7 @@ short_1:
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
 
-twelve_rounds_156:
+twelve_rounds_153:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5029,7 +4986,7 @@ twelve_rounds_156:
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
 
-ten_rounds_157:
+ten_rounds_154:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5066,10 +5023,10 @@ ten_rounds_157:
 	VMOVDQU        X1, (DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_158
+	JZ             alone_155
 	VEXTRACTI128   $0x01, Y1, 16(DI)
 
-alone_158:
+alone_155:
 	LEAQ       vaesKeep<>+0(SB), AX
 	SUBQ       R12, AX
 	VPAND      32(AX), Y1, Y1
@@ -5091,8 +5048,8 @@ short_2:
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_160
-	JE             twelve_rounds_159
+	JB             ten_rounds_157
+	JE             twelve_rounds_156
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5102,7 +5059,7 @@ short_2:
 	VAESENC        Y8, Y1, Y1
 	VAESENC        Y8, Y2, Y2
 
-twelve_rounds_159:
+twelve_rounds_156:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5112,7 +5069,7 @@ twelve_rounds_159:
 	VAESENC        Y8, Y1, Y1
 	VAESENC        Y8, Y2, Y2
 
-ten_rounds_160:
+ten_rounds_157:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5161,10 +5118,10 @@ ten_rounds_160:
 	VMOVDQU        X2, 32(DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_161
+	JZ             alone_158
 	VEXTRACTI128   $0x01, Y2, 48(DI)
 
-alone_161:
+alone_158:
 	LEAQ       vaesKeep<>+0(SB), AX
 	SUBQ       R12, AX
 	VPAND      64(AX), Y2, Y2
@@ -5196,8 +5153,8 @@ short_3:
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_163
-	JE             twelve_rounds_162
+	JB             ten_rounds_160
+	JE             twelve_rounds_159
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5209,7 +5166,7 @@ short_3:
 	VAESENC        Y8, Y2, Y2
 	VAESENC        Y8, Y3, Y3
 
-twelve_rounds_162:
+twelve_rounds_159:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5221,7 +5178,7 @@ twelve_rounds_162:
 	VAESENC        Y8, Y2, Y2
 	VAESENC        Y8, Y3, Y3
 
-ten_rounds_163:
+ten_rounds_160:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5282,10 +5239,10 @@ ten_rounds_163:
 	VMOVDQU        X3, 64(DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_164
+	JZ             alone_161
 	VEXTRACTI128   $0x01, Y3, 80(DI)
 
-alone_164:
+alone_161:
 	LEAQ       vaesKeep<>+0(SB), AX
 	SUBQ       R12, AX
 	VPAND      96(AX), Y3, Y3
@@ -5327,8 +5284,8 @@ short_4:
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_166
-	JE             twelve_rounds_165
+	JB             ten_rounds_163
+	JE             twelve_rounds_162
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5342,7 +5299,7 @@ short_4:
 	VAESENC        Y8, Y3, Y3
 	VAESENC        Y8, Y4, Y4
 
-twelve_rounds_165:
+twelve_rounds_162:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5356,7 +5313,7 @@ twelve_rounds_165:
 	VAESENC        Y8, Y3, Y3
 	VAESENC        Y8, Y4, Y4
 
-ten_rounds_166:
+ten_rounds_163:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5429,10 +5386,10 @@ ten_rounds_166:
 	VMOVDQU        X4, 96(DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_167
+	JZ             alone_164
 	VEXTRACTI128   $0x01, Y4, 112(DI)
 
-alone_167:
+alone_164:
 	LEAQ       vaesKeep<>+0(SB), AX
 	SUBQ       R12, AX
 	VPAND      128(AX), Y4, Y4
@@ -5484,8 +5441,8 @@ short_5:
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_169
-	JE             twelve_rounds_168
+	JB             ten_rounds_166
+	JE             twelve_rounds_165
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5501,7 +5458,7 @@ short_5:
 	VAESENC        Y8, Y4, Y4
 	VAESENC        Y8, Y5, Y5
 
-twelve_rounds_168:
+twelve_rounds_165:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5517,7 +5474,7 @@ twelve_rounds_168:
 	VAESENC        Y8, Y4, Y4
 	VAESENC        Y8, Y5, Y5
 
-ten_rounds_169:
+ten_rounds_166:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5602,10 +5559,10 @@ ten_rounds_169:
 	VMOVDQU        X5, 128(DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_170
+	JZ             alone_167
 	VEXTRACTI128   $0x01, Y5, 144(DI)
 
-alone_170:
+alone_167:
 	LEAQ       vaesKeep<>+0(SB), AX
 	SUBQ       R12, AX
 	VPAND      160(AX), Y5, Y5
@@ -5667,8 +5624,8 @@ short_6:
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_172
-	JE             twelve_rounds_171
+	JB             ten_rounds_169
+	JE             twelve_rounds_168
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5686,7 +5643,7 @@ short_6:
 	VAESENC        Y8, Y5, Y5
 	VAESENC        Y8, Y6, Y6
 
-twelve_rounds_171:
+twelve_rounds_168:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5704,7 +5661,7 @@ twelve_rounds_171:
 	VAESENC        Y8, Y5, Y5
 	VAESENC        Y8, Y6, Y6
 
-ten_rounds_172:
+ten_rounds_169:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5801,10 +5758,10 @@ ten_rounds_172:
 	VMOVDQU        X6, 160(DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_173
+	JZ             alone_170
 	VEXTRACTI128   $0x01, Y6, 176(DI)
 
-alone_173:
+alone_170:
 	LEAQ       vaesKeep<>+0(SB), AX
 	SUBQ       R12, AX
 	VPAND      192(AX), Y6, Y6
@@ -5876,8 +5833,8 @@ short_7:
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	VPXOR          vaesIndex<>+224(SB), Y8, Y7
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_175
-	JE             twelve_rounds_174
+	JB             ten_rounds_172
+	JE             twelve_rounds_171
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5897,7 +5854,7 @@ short_7:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-twelve_rounds_174:
+twelve_rounds_171:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -5917,7 +5874,7 @@ twelve_rounds_174:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-ten_rounds_175:
+ten_rounds_172:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -6026,10 +5983,10 @@ ten_rounds_175:
 	VMOVDQU        X7, 192(DI)
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_176
+	JZ             alone_173
 	VEXTRACTI128   $0x01, Y7, 208(DI)
 
-alone_176:
+alone_173:
 	LEAQ       vaesKeep<>+0(SB), AX
 	SUBQ       R12, AX
 	VPAND      224(AX), Y7, Y7
@@ -6220,8 +6177,8 @@ first_batch:
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	VPXOR          vaesIndex<>+224(SB), Y8, Y7
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_178
-	JE             twelve_rounds_177
+	JB             ten_rounds_175
+	JE             twelve_rounds_174
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -6241,7 +6198,7 @@ first_batch:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-twelve_rounds_177:
+twelve_rounds_174:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -6261,7 +6218,7 @@ twelve_rounds_177:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-ten_rounds_178:
+ten_rounds_175:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -6441,7 +6398,7 @@ ten_rounds_178:
 	ADDQ           $0x00000100, BX
 	SUBQ           $0x00000010, R10
 	CMPQ           BX, 120(SP)
-	JNE            within_group_179
+	JNE            within_group_176
 	VPXOR          Y11, Y9, Y15
 	VPXOR          Y15, Y10, Y10
 	VEXTRACTI128   $0x01, Y9, X15
@@ -6459,11 +6416,11 @@ ten_rounds_178:
 	VPXOR          X14, X11, X11
 	VPXOR          X15, X11, X11
 	TESTQ          R10, R10
-	JNZ            more_slots_180
+	JNZ            more_slots_177
 	CMPQ           s+96(FP), $0x00
-	JE             no_seam_181
+	JE             no_seam_178
 	CMPQ           472(SP), $0x00
-	JE             no_seam_181
+	JE             no_seam_178
 	LEAQ           216(SP), AX
 	ANDQ           $-64, AX
 	MOVQ           472(SP), DX
@@ -6471,12 +6428,12 @@ ten_rounds_178:
 	MOVQ           480(SP), DI
 	MOVQ           488(SP), R13
 
-move_out_182:
+move_out_179:
 	SUBQ    R13, DX
 	CMPQ    AX, DI
-	JE      moved_184
+	JE      moved_181
 	CMPQ    R13, $0x00000080
-	JB      less_185
+	JB      less_182
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(AX), Y0
@@ -6493,11 +6450,11 @@ move_out_182:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_184
+	JMP     moved_181
 
-less_185:
+less_182:
 	CMPQ    R13, $0x00000040
-	JB      less_186
+	JB      less_183
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(AX), Y0
@@ -6506,71 +6463,71 @@ less_185:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_184
+	JMP     moved_181
 
-less_186:
+less_183:
 	CMPQ    R13, $0x00000020
-	JB      less_187
+	JB      less_184
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_184
+	JMP     moved_181
 
-less_187:
+less_184:
 	CMPQ    R13, $0x00000010
-	JB      less_188
+	JB      less_185
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_184
+	JMP     moved_181
 
-less_188:
+less_185:
 	CMPQ R13, $0x00000008
-	JB   less_189
+	JB   less_186
 	MOVQ (AX), CX
 	MOVQ CX, (DI)
 	MOVQ -8(AX)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_184
+	JMP  moved_181
 
-less_189:
+less_186:
 	CMPQ R13, $0x00000004
-	JB   less_190
+	JB   less_187
 	MOVL (AX), CX
 	MOVL CX, (DI)
 	MOVL -4(AX)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_184
+	JMP  moved_181
 
-less_190:
+less_187:
 	CMPQ R13, $0x00000002
-	JB   less_191
+	JB   less_188
 	MOVW (AX), CX
 	MOVW CX, (DI)
 	MOVW -2(AX)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_184
+	JMP  moved_181
 
-less_191:
+less_188:
 	TESTQ R13, R13
-	JZ    moved_184
+	JZ    moved_181
 	MOVB  (AX), CL
 	MOVB  CL, (DI)
 
-moved_184:
+moved_181:
 	ADDQ  R13, AX
 	TESTQ DX, DX
-	JZ    moved_out_183
+	JZ    moved_out_180
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_193
+	JNZ   taken_190
 
-empty_192:
+empty_189:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      moved_out_183
+	JZ      moved_out_180
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -6580,18 +6537,18 @@ empty_192:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_192
+	JZ      empty_189
 
-taken_193:
+taken_190:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
 	MOVQ    144(SP), DI
 	ADDQ    R13, 144(SP)
 	SUBQ    R13, 152(SP)
-	JMP     move_out_182
+	JMP     move_out_179
 
-moved_out_183:
-no_seam_181:
+moved_out_180:
+no_seam_178:
 	MOVQ    s+96(FP), AX
 	VMOVDQU X11, (AX)
 	VMOVDQU 16(R9), X12
@@ -6599,7 +6556,7 @@ no_seam_181:
 	VZEROUPPER
 	RET
 
-more_slots_180:
+more_slots_177:
 	MOVQ       120(SP), BX
 	MOVQ       1136(BX), CX
 	MOVQ       R10, AX
@@ -6616,7 +6573,7 @@ more_slots_180:
 	VPCLMULQDQ $0x11, (BX), X12, X11
 	VPCLMULQDQ $0x00, 1088(BX), X14, X10
 
-within_group_179:
+within_group_176:
 next:
 	CMPQ    DX, $0x00000100
 	JB      run_end
@@ -6639,8 +6596,8 @@ batch:
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	VPXOR          vaesIndex<>+224(SB), Y8, Y7
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_195
-	JE             twelve_rounds_194
+	JB             ten_rounds_192
+	JE             twelve_rounds_191
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -6660,7 +6617,7 @@ batch:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-twelve_rounds_194:
+twelve_rounds_191:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -6680,7 +6637,7 @@ twelve_rounds_194:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-ten_rounds_195:
+ten_rounds_192:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        (SI), Y12
@@ -6869,7 +6826,7 @@ ten_rounds_195:
 	ADDQ           $0x00000100, BX
 	SUBQ           $0x00000010, R10
 	CMPQ           BX, 120(SP)
-	JNE            within_group_196
+	JNE            within_group_193
 	VPXOR          Y11, Y9, Y15
 	VPXOR          Y15, Y10, Y10
 	VEXTRACTI128   $0x01, Y9, X15
@@ -6887,11 +6844,11 @@ ten_rounds_195:
 	VPXOR          X14, X11, X11
 	VPXOR          X15, X11, X11
 	TESTQ          R10, R10
-	JNZ            more_slots_197
+	JNZ            more_slots_194
 	CMPQ           s+96(FP), $0x00
-	JE             no_seam_198
+	JE             no_seam_195
 	CMPQ           472(SP), $0x00
-	JE             no_seam_198
+	JE             no_seam_195
 	LEAQ           216(SP), AX
 	ANDQ           $-64, AX
 	MOVQ           472(SP), DX
@@ -6899,12 +6856,12 @@ ten_rounds_195:
 	MOVQ           480(SP), DI
 	MOVQ           488(SP), R13
 
-move_out_199:
+move_out_196:
 	SUBQ    R13, DX
 	CMPQ    AX, DI
-	JE      moved_201
+	JE      moved_198
 	CMPQ    R13, $0x00000080
-	JB      less_202
+	JB      less_199
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(AX), Y0
@@ -6921,11 +6878,11 @@ move_out_199:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_201
+	JMP     moved_198
 
-less_202:
+less_199:
 	CMPQ    R13, $0x00000040
-	JB      less_203
+	JB      less_200
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(AX), Y0
@@ -6934,71 +6891,71 @@ less_202:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_201
+	JMP     moved_198
 
-less_203:
+less_200:
 	CMPQ    R13, $0x00000020
-	JB      less_204
+	JB      less_201
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_201
+	JMP     moved_198
 
-less_204:
+less_201:
 	CMPQ    R13, $0x00000010
-	JB      less_205
+	JB      less_202
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_201
+	JMP     moved_198
 
-less_205:
+less_202:
 	CMPQ R13, $0x00000008
-	JB   less_206
+	JB   less_203
 	MOVQ (AX), CX
 	MOVQ CX, (DI)
 	MOVQ -8(AX)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_201
+	JMP  moved_198
 
-less_206:
+less_203:
 	CMPQ R13, $0x00000004
-	JB   less_207
+	JB   less_204
 	MOVL (AX), CX
 	MOVL CX, (DI)
 	MOVL -4(AX)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_201
+	JMP  moved_198
 
-less_207:
+less_204:
 	CMPQ R13, $0x00000002
-	JB   less_208
+	JB   less_205
 	MOVW (AX), CX
 	MOVW CX, (DI)
 	MOVW -2(AX)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_201
+	JMP  moved_198
 
-less_208:
+less_205:
 	TESTQ R13, R13
-	JZ    moved_201
+	JZ    moved_198
 	MOVB  (AX), CL
 	MOVB  CL, (DI)
 
-moved_201:
+moved_198:
 	ADDQ  R13, AX
 	TESTQ DX, DX
-	JZ    moved_out_200
+	JZ    moved_out_197
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_210
+	JNZ   taken_207
 
-empty_209:
+empty_206:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      moved_out_200
+	JZ      moved_out_197
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -7008,18 +6965,18 @@ empty_209:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_209
+	JZ      empty_206
 
-taken_210:
+taken_207:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
 	MOVQ    144(SP), DI
 	ADDQ    R13, 144(SP)
 	SUBQ    R13, 152(SP)
-	JMP     move_out_199
+	JMP     move_out_196
 
-moved_out_200:
-no_seam_198:
+moved_out_197:
+no_seam_195:
 	MOVQ    s+96(FP), AX
 	VMOVDQU X11, (AX)
 	VMOVDQU 16(R9), X12
@@ -7027,7 +6984,7 @@ no_seam_198:
 	VZEROUPPER
 	RET
 
-more_slots_197:
+more_slots_194:
 	MOVQ       120(SP), BX
 	MOVQ       1136(BX), CX
 	MOVQ       R10, AX
@@ -7044,17 +7001,17 @@ more_slots_197:
 	VPCLMULQDQ $0x11, (BX), X12, X11
 	VPCLMULQDQ $0x00, 1088(BX), X14, X10
 
-within_group_196:
+within_group_193:
 	CMPQ DX, $0x00000100
 	JAE  batch
 
 run_end:
 	CMPQ  s+96(FP), $0x00
-	JE    no_run_211
+	JE    no_run_208
 	CMPQ  472(SP), $0x00
-	JE    whole_212
+	JE    whole_209
 	TESTQ DX, DX
-	JNZ   no_run_211
+	JNZ   no_run_208
 	LEAQ  216(SP), AX
 	ANDQ  $-64, AX
 	MOVQ  472(SP), DX
@@ -7062,12 +7019,12 @@ run_end:
 	MOVQ  480(SP), DI
 	MOVQ  488(SP), R13
 
-move_out_214:
+move_out_211:
 	SUBQ    R13, DX
 	CMPQ    AX, DI
-	JE      moved_216
+	JE      moved_213
 	CMPQ    R13, $0x00000080
-	JB      less_217
+	JB      less_214
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(AX), Y0
@@ -7084,11 +7041,11 @@ move_out_214:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_216
+	JMP     moved_213
 
-less_217:
+less_214:
 	CMPQ    R13, $0x00000040
-	JB      less_218
+	JB      less_215
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(AX), Y0
@@ -7097,71 +7054,71 @@ less_217:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_216
+	JMP     moved_213
 
-less_218:
+less_215:
 	CMPQ    R13, $0x00000020
-	JB      less_219
+	JB      less_216
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_216
+	JMP     moved_213
 
-less_219:
+less_216:
 	CMPQ    R13, $0x00000010
-	JB      less_220
+	JB      less_217
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_216
+	JMP     moved_213
 
-less_220:
+less_217:
 	CMPQ R13, $0x00000008
-	JB   less_221
+	JB   less_218
 	MOVQ (AX), CX
 	MOVQ CX, (DI)
 	MOVQ -8(AX)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_216
+	JMP  moved_213
 
-less_221:
+less_218:
 	CMPQ R13, $0x00000004
-	JB   less_222
+	JB   less_219
 	MOVL (AX), CX
 	MOVL CX, (DI)
 	MOVL -4(AX)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_216
+	JMP  moved_213
 
-less_222:
+less_219:
 	CMPQ R13, $0x00000002
-	JB   less_223
+	JB   less_220
 	MOVW (AX), CX
 	MOVW CX, (DI)
 	MOVW -2(AX)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_216
+	JMP  moved_213
 
-less_223:
+less_220:
 	TESTQ R13, R13
-	JZ    moved_216
+	JZ    moved_213
 	MOVB  (AX), CL
 	MOVB  CL, (DI)
 
-moved_216:
+moved_213:
 	ADDQ  R13, AX
 	TESTQ DX, DX
-	JZ    moved_out_215
+	JZ    moved_out_212
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_225
+	JNZ   taken_222
 
-empty_224:
+empty_221:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      moved_out_215
+	JZ      moved_out_212
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -7171,28 +7128,28 @@ empty_224:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_224
+	JZ      empty_221
 
-taken_225:
+taken_222:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
 	MOVQ    144(SP), DI
 	ADDQ    R13, 144(SP)
 	SUBQ    R13, 152(SP)
-	JMP     move_out_214
+	JMP     move_out_211
 
-moved_out_215:
+moved_out_212:
 	JMP next
 
-whole_212:
+whole_209:
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_227
+	JNZ   taken_224
 
-empty_226:
+empty_223:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      no_run_211
+	JZ      no_run_208
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -7202,17 +7159,17 @@ empty_226:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_226
+	JZ      empty_223
 
-taken_227:
+taken_224:
 	TESTQ DX, DX
-	JNZ   seam_213
+	JNZ   seam_210
 	MOVQ  144(SP), DI
 	MOVQ  R13, DX
 	MOVQ  $0x00000000, 152(SP)
 	JMP   next
 
-seam_213:
+seam_210:
 	MOVQ    DI, 480(SP)
 	MOVQ    DX, 488(SP)
 	ADDQ    152(SP), DX
@@ -7225,7 +7182,7 @@ seam_213:
 	ANDQ    $-64, DI
 	JMP     next
 
-no_run_211:
+no_run_208:
 	MOVQ        trailer+40(FP), R12
 	ADDQ        DX, R12
 	TESTQ       R12, R12
@@ -7243,47 +7200,47 @@ no_run_211:
 	VPSHUFB     32(R10), X12, X12
 	MOVQ        CX, R13
 	TESTB       $0x10, AL
-	JZ          alone_228
+	JZ          alone_225
 	VMOVDQU     -16(SI)(AX*1), X13
 	VINSERTI128 $0x01, X12, Y13, Y12
 
-alone_228:
+alone_225:
 	VMOVDQU Y12, 32(R9)
 	CMPQ    R12, $0x00000080
-	JHI     upper_half_229
+	JHI     upper_half_226
 	CMPQ    R12, $0x00000040
-	JHI     upper_half_230
+	JHI     upper_half_227
 	CMPQ    R12, $0x00000020
-	JHI     upper_half_231
+	JHI     upper_half_228
 	JMP     rest_1
 
-upper_half_231:
+upper_half_228:
 	JMP rest_2
 
-upper_half_230:
+upper_half_227:
 	CMPQ R12, $0x00000060
-	JHI  upper_half_232
+	JHI  upper_half_229
 	JMP  rest_3
 
-upper_half_232:
+upper_half_229:
 	JMP rest_4
 
-upper_half_229:
+upper_half_226:
 	CMPQ R12, $0x000000c0
-	JHI  upper_half_233
+	JHI  upper_half_230
 	CMPQ R12, $0x000000a0
-	JHI  upper_half_234
+	JHI  upper_half_231
 	JMP  rest_5
 
-upper_half_234:
+upper_half_231:
 	JMP rest_6
 
-upper_half_233:
+upper_half_230:
 	CMPQ R12, $0x000000e0
-	JHI  upper_half_235
+	JHI  upper_half_232
 	JMP  rest_7
 
-upper_half_235:
+upper_half_232:
 	JMP rest_8
 
 rest_1:
@@ -7296,20 +7253,20 @@ rest_1:
 	ADDL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_237
-	JE             twelve_rounds_236
+	JB             ten_rounds_234
+	JE             twelve_rounds_233
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VBROADCASTI128 32(R8), Y8
 	VAESENC        Y8, Y0, Y0
 
-twelve_rounds_236:
+twelve_rounds_233:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VBROADCASTI128 64(R8), Y8
 	VAESENC        Y8, Y0, Y0
 
-ten_rounds_237:
+ten_rounds_234:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        32(R9), Y12
@@ -7343,34 +7300,34 @@ ten_rounds_237:
 	VAESENCLAST    Y15, Y0, Y0
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_238
+	JZ             alone_235
 	VMOVDQU        X0, (DI)
 	VEXTRACTI128   $0x01, Y0, X0
 
-alone_238:
+alone_235:
 	VMOVDQU X0, 32(R9)
 	CMPQ    DX, $0x10
-	JAE     whole_240
+	JAE     whole_237
 	CMPQ    DX, $0x08
-	JB      four_bytes_241
+	JB      four_bytes_238
 	MOVQ    32(R9), AX
 	MOVQ    AX, (DI)
 	MOVQ    24(R9)(DX*1), AX
 	MOVQ    AX, -8(DI)(DX*1)
-	JMP     stored_239
+	JMP     stored_236
 
-four_bytes_241:
+four_bytes_238:
 	CMPQ DX, $0x04
-	JB   one_byte_242
+	JB   one_byte_239
 	MOVL 32(R9), AX
 	MOVL AX, (DI)
 	MOVL 28(R9)(DX*1), AX
 	MOVL AX, -4(DI)(DX*1)
-	JMP  stored_239
+	JMP  stored_236
 
-one_byte_242:
+one_byte_239:
 	TESTQ DX, DX
-	JZ    stored_239
+	JZ    stored_236
 	MOVB  32(R9), AL
 	MOVB  AL, (DI)
 	MOVQ  DX, CX
@@ -7379,9 +7336,9 @@ one_byte_242:
 	MOVB  AL, (DI)(CX*1)
 	MOVB  31(R9)(DX*1), AL
 	MOVB  AL, -1(DI)(DX*1)
-	JMP   stored_239
+	JMP   stored_236
 
-whole_240:
+whole_237:
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
 	VPSHUFB   X12, X0, X0
@@ -7389,13 +7346,13 @@ whole_240:
 	VPBLENDVB X12, X13, X0, X0
 	VMOVDQU   X0, -16(DI)(DX*1)
 
-stored_239:
+stored_236:
 	CMPQ    trailer+40(FP), $0x00
-	JE      no_trailer_243
+	JE      no_trailer_240
 	MOVBLZX 32(R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
-no_trailer_243:
+no_trailer_240:
 	JMP finish
 
 rest_2:
@@ -7409,8 +7366,8 @@ rest_2:
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_245
-	JE             twelve_rounds_244
+	JB             ten_rounds_242
+	JE             twelve_rounds_241
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7418,7 +7375,7 @@ rest_2:
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
 
-twelve_rounds_244:
+twelve_rounds_241:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7426,7 +7383,7 @@ twelve_rounds_244:
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
 
-ten_rounds_245:
+ten_rounds_242:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        (SI), Y12
@@ -7481,11 +7438,11 @@ ten_rounds_245:
 	VAESENCLAST    Y15, Y1, Y1
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_246
+	JZ             alone_243
 	VMOVDQU        X1, 32(DI)
 	VEXTRACTI128   $0x01, Y1, X1
 
-alone_246:
+alone_243:
 	VMOVDQU   X1, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -7494,11 +7451,11 @@ alone_246:
 	VPBLENDVB X12, X13, X1, X1
 	VMOVDQU   X1, -16(DI)(DX*1)
 	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_248
+	JE        no_trailer_245
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+112(FP)
 
-no_trailer_248:
+no_trailer_245:
 	JMP finish
 
 rest_3:
@@ -7513,8 +7470,8 @@ rest_3:
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_250
-	JE             twelve_rounds_249
+	JB             ten_rounds_247
+	JE             twelve_rounds_246
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7524,7 +7481,7 @@ rest_3:
 	VAESENC        Y8, Y1, Y1
 	VAESENC        Y8, Y2, Y2
 
-twelve_rounds_249:
+twelve_rounds_246:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7534,7 +7491,7 @@ twelve_rounds_249:
 	VAESENC        Y8, Y1, Y1
 	VAESENC        Y8, Y2, Y2
 
-ten_rounds_250:
+ten_rounds_247:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        (SI), Y12
@@ -7611,11 +7568,11 @@ ten_rounds_250:
 	VAESENCLAST    Y15, Y2, Y2
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_251
+	JZ             alone_248
 	VMOVDQU        X2, 64(DI)
 	VEXTRACTI128   $0x01, Y2, X2
 
-alone_251:
+alone_248:
 	VMOVDQU   X2, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -7624,11 +7581,11 @@ alone_251:
 	VPBLENDVB X12, X13, X2, X2
 	VMOVDQU   X2, -16(DI)(DX*1)
 	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_253
+	JE        no_trailer_250
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+112(FP)
 
-no_trailer_253:
+no_trailer_250:
 	JMP finish
 
 rest_4:
@@ -7644,8 +7601,8 @@ rest_4:
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_255
-	JE             twelve_rounds_254
+	JB             ten_rounds_252
+	JE             twelve_rounds_251
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7657,7 +7614,7 @@ rest_4:
 	VAESENC        Y8, Y2, Y2
 	VAESENC        Y8, Y3, Y3
 
-twelve_rounds_254:
+twelve_rounds_251:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7669,7 +7626,7 @@ twelve_rounds_254:
 	VAESENC        Y8, Y2, Y2
 	VAESENC        Y8, Y3, Y3
 
-ten_rounds_255:
+ten_rounds_252:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        (SI), Y12
@@ -7767,11 +7724,11 @@ ten_rounds_255:
 	VAESENCLAST    Y15, Y3, Y3
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_256
+	JZ             alone_253
 	VMOVDQU        X3, 96(DI)
 	VEXTRACTI128   $0x01, Y3, X3
 
-alone_256:
+alone_253:
 	VMOVDQU   X3, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -7780,11 +7737,11 @@ alone_256:
 	VPBLENDVB X12, X13, X3, X3
 	VMOVDQU   X3, -16(DI)(DX*1)
 	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_258
+	JE        no_trailer_255
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+112(FP)
 
-no_trailer_258:
+no_trailer_255:
 	JMP finish
 
 rest_5:
@@ -7801,8 +7758,8 @@ rest_5:
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_260
-	JE             twelve_rounds_259
+	JB             ten_rounds_257
+	JE             twelve_rounds_256
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7816,7 +7773,7 @@ rest_5:
 	VAESENC        Y8, Y3, Y3
 	VAESENC        Y8, Y4, Y4
 
-twelve_rounds_259:
+twelve_rounds_256:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7830,7 +7787,7 @@ twelve_rounds_259:
 	VAESENC        Y8, Y3, Y3
 	VAESENC        Y8, Y4, Y4
 
-ten_rounds_260:
+ten_rounds_257:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        (SI), Y12
@@ -7950,11 +7907,11 @@ ten_rounds_260:
 	VAESENCLAST    Y15, Y4, Y4
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_261
+	JZ             alone_258
 	VMOVDQU        X4, 128(DI)
 	VEXTRACTI128   $0x01, Y4, X4
 
-alone_261:
+alone_258:
 	VMOVDQU   X4, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -7963,11 +7920,11 @@ alone_261:
 	VPBLENDVB X12, X13, X4, X4
 	VMOVDQU   X4, -16(DI)(DX*1)
 	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_263
+	JE        no_trailer_260
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+112(FP)
 
-no_trailer_263:
+no_trailer_260:
 	JMP finish
 
 rest_6:
@@ -7985,8 +7942,8 @@ rest_6:
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_265
-	JE             twelve_rounds_264
+	JB             ten_rounds_262
+	JE             twelve_rounds_261
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8002,7 +7959,7 @@ rest_6:
 	VAESENC        Y8, Y4, Y4
 	VAESENC        Y8, Y5, Y5
 
-twelve_rounds_264:
+twelve_rounds_261:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8018,7 +7975,7 @@ twelve_rounds_264:
 	VAESENC        Y8, Y4, Y4
 	VAESENC        Y8, Y5, Y5
 
-ten_rounds_265:
+ten_rounds_262:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        (SI), Y12
@@ -8159,11 +8116,11 @@ ten_rounds_265:
 	VAESENCLAST    Y15, Y5, Y5
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_266
+	JZ             alone_263
 	VMOVDQU        X5, 160(DI)
 	VEXTRACTI128   $0x01, Y5, X5
 
-alone_266:
+alone_263:
 	VMOVDQU   X5, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -8172,11 +8129,11 @@ alone_266:
 	VPBLENDVB X12, X13, X5, X5
 	VMOVDQU   X5, -16(DI)(DX*1)
 	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_268
+	JE        no_trailer_265
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+112(FP)
 
-no_trailer_268:
+no_trailer_265:
 	JMP finish
 
 rest_7:
@@ -8195,8 +8152,8 @@ rest_7:
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_270
-	JE             twelve_rounds_269
+	JB             ten_rounds_267
+	JE             twelve_rounds_266
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8214,7 +8171,7 @@ rest_7:
 	VAESENC        Y8, Y5, Y5
 	VAESENC        Y8, Y6, Y6
 
-twelve_rounds_269:
+twelve_rounds_266:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8232,7 +8189,7 @@ twelve_rounds_269:
 	VAESENC        Y8, Y5, Y5
 	VAESENC        Y8, Y6, Y6
 
-ten_rounds_270:
+ten_rounds_267:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        (SI), Y12
@@ -8395,11 +8352,11 @@ ten_rounds_270:
 	VAESENCLAST    Y15, Y6, Y6
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_271
+	JZ             alone_268
 	VMOVDQU        X6, 192(DI)
 	VEXTRACTI128   $0x01, Y6, X6
 
-alone_271:
+alone_268:
 	VMOVDQU   X6, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -8408,11 +8365,11 @@ alone_271:
 	VPBLENDVB X12, X13, X6, X6
 	VMOVDQU   X6, -16(DI)(DX*1)
 	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_273
+	JE        no_trailer_270
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+112(FP)
 
-no_trailer_273:
+no_trailer_270:
 	JMP finish
 
 rest_8:
@@ -8432,8 +8389,8 @@ rest_8:
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	VPXOR          vaesIndex<>+224(SB), Y8, Y7
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_275
-	JE             twelve_rounds_274
+	JB             ten_rounds_272
+	JE             twelve_rounds_271
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8453,7 +8410,7 @@ rest_8:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-twelve_rounds_274:
+twelve_rounds_271:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8473,7 +8430,7 @@ twelve_rounds_274:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-ten_rounds_275:
+ten_rounds_272:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        (SI), Y12
@@ -8657,11 +8614,11 @@ ten_rounds_275:
 	VAESENCLAST    Y15, Y7, Y7
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_276
+	JZ             alone_273
 	VMOVDQU        X7, 224(DI)
 	VEXTRACTI128   $0x01, Y7, X7
 
-alone_276:
+alone_273:
 	VMOVDQU   X7, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -8670,11 +8627,11 @@ alone_276:
 	VPBLENDVB X12, X13, X7, X7
 	VMOVDQU   X7, -16(DI)(DX*1)
 	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_278
+	JE        no_trailer_275
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+112(FP)
 
-no_trailer_278:
+no_trailer_275:
 	JMP finish
 
 stream:
@@ -8766,7 +8723,7 @@ short:
 
 short_block:
 	CMPQ    R12, $0x08
-	JB      four_bytes_279
+	JB      four_bytes_276
 	MOVQ    (SI), AX
 	MOVQ    -8(SI)(R12*1), R11
 	MOVL    $0x0000000f, CX
@@ -8776,11 +8733,11 @@ short_block:
 	SHRQ    $0x08, R11
 	VMOVQ   AX, X12
 	VPINSRQ $0x01, R11, X12, X12
-	JMP     loaded_282
+	JMP     loaded_279
 
-four_bytes_279:
+four_bytes_276:
 	CMPQ  R12, $0x04
-	JB    one_byte_280
+	JB    one_byte_277
 	MOVL  (SI), AX
 	MOVL  -4(SI)(R12*1), R11
 	LEAL  -4(R12), CX
@@ -8788,11 +8745,9 @@ four_bytes_279:
 	SHLQ  CL, R11
 	ORQ   R11, AX
 	VMOVQ AX, X12
-	JMP   loaded_282
+	JMP   loaded_279
 
-one_byte_280:
-	TESTQ   R12, R12
-	JZ      no_bytes_281
+one_byte_277:
 	MOVBLZX (SI), AX
 	MOVL    R12, CX
 	SHRL    $0x01, CX
@@ -8806,52 +8761,48 @@ one_byte_280:
 	SHLL    CL, R11
 	ORL     R11, AX
 	VMOVQ   AX, X12
-	JMP     loaded_282
 
-no_bytes_281:
-	VPXOR X12, X12, X12
-
-loaded_282:
+loaded_279:
 	XORL AX, AX
 
 short_loaded:
 	TESTB       $0x10, AL
-	JZ          alone_283
+	JZ          alone_280
 	VMOVDQU     -16(SI)(AX*1), X13
 	VINSERTI128 $0x01, X12, Y13, Y12
 
-alone_283:
+alone_280:
 	VMOVDQU Y12, 32(R9)
 	CMPQ    R12, $0x00000080
-	JHI     upper_half_284
+	JHI     upper_half_281
 	CMPQ    R12, $0x00000040
-	JHI     upper_half_285
+	JHI     upper_half_282
 	CMPQ    R12, $0x00000020
-	JHI     upper_half_286
+	JHI     upper_half_283
 	JMP     short_1
 
-upper_half_286:
+upper_half_283:
 	JMP short_2
 
-upper_half_285:
+upper_half_282:
 	CMPQ R12, $0x00000060
-	JHI  upper_half_287
+	JHI  upper_half_284
 	JMP  short_3
 
-upper_half_287:
+upper_half_284:
 	JMP short_4
 
-upper_half_284:
+upper_half_281:
 	CMPQ R12, $0x000000c0
-	JHI  upper_half_288
+	JHI  upper_half_285
 	CMPQ R12, $0x000000a0
-	JHI  upper_half_289
+	JHI  upper_half_286
 	JMP  short_5
 
-upper_half_289:
+upper_half_286:
 	JMP short_6
 
-upper_half_288:
+upper_half_285:
 	JMP short_7
 
 short_0:
@@ -8859,20 +8810,20 @@ short_0:
 	MOVL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_291
-	JE             twelve_rounds_290
+	JB             ten_rounds_288
+	JE             twelve_rounds_287
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VBROADCASTI128 32(R8), Y8
 	VAESENC        Y8, Y0, Y0
 
-twelve_rounds_290:
+twelve_rounds_287:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VBROADCASTI128 64(R8), Y8
 	VAESENC        Y8, Y0, Y0
 
-ten_rounds_291:
+ten_rounds_288:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VBROADCASTI128 96(R8), Y8
@@ -8902,8 +8853,8 @@ short_1:
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_293
-	JE             twelve_rounds_292
+	JB             ten_rounds_290
+	JE             twelve_rounds_289
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8911,7 +8862,7 @@ short_1:
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
 
-twelve_rounds_292:
+twelve_rounds_289:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8919,7 +8870,7 @@ twelve_rounds_292:
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
 
-ten_rounds_293:
+ten_rounds_290:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8965,34 +8916,34 @@ ten_rounds_293:
 	VAESENCLAST    Y15, Y1, Y1
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_294
+	JZ             alone_291
 	VMOVDQU        X1, (DI)
 	VEXTRACTI128   $0x01, Y1, X1
 
-alone_294:
+alone_291:
 	VMOVDQU X1, 32(R9)
 	CMPQ    DX, $0x10
-	JAE     whole_296
+	JAE     whole_293
 	CMPQ    DX, $0x08
-	JB      four_bytes_297
+	JB      four_bytes_294
 	MOVQ    32(R9), AX
 	MOVQ    AX, (DI)
 	MOVQ    24(R9)(DX*1), AX
 	MOVQ    AX, -8(DI)(DX*1)
-	JMP     stored_295
+	JMP     stored_292
 
-four_bytes_297:
+four_bytes_294:
 	CMPQ DX, $0x04
-	JB   one_byte_298
+	JB   one_byte_295
 	MOVL 32(R9), AX
 	MOVL AX, (DI)
 	MOVL 28(R9)(DX*1), AX
 	MOVL AX, -4(DI)(DX*1)
-	JMP  stored_295
+	JMP  stored_292
 
-one_byte_298:
+one_byte_295:
 	TESTQ DX, DX
-	JZ    stored_295
+	JZ    stored_292
 	MOVB  32(R9), AL
 	MOVB  AL, (DI)
 	MOVQ  DX, CX
@@ -9001,9 +8952,9 @@ one_byte_298:
 	MOVB  AL, (DI)(CX*1)
 	MOVB  31(R9)(DX*1), AL
 	MOVB  AL, -1(DI)(DX*1)
-	JMP   stored_295
+	JMP   stored_292
 
-whole_296:
+whole_293:
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
 	VPSHUFB   X12, X1, X1
@@ -9011,13 +8962,13 @@ whole_296:
 	VPBLENDVB X12, X13, X1, X1
 	VMOVDQU   X1, -16(DI)(DX*1)
 
-stored_295:
+stored_292:
 	CMPQ    trailer+40(FP), $0x00
-	JE      no_trailer_299
+	JE      no_trailer_296
 	MOVBLZX 32(R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
-no_trailer_299:
+no_trailer_296:
 	JMP finish_short
 
 short_2:
@@ -9027,8 +8978,8 @@ short_2:
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_301
-	JE             twelve_rounds_300
+	JB             ten_rounds_298
+	JE             twelve_rounds_297
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9038,7 +8989,7 @@ short_2:
 	VAESENC        Y8, Y1, Y1
 	VAESENC        Y8, Y2, Y2
 
-twelve_rounds_300:
+twelve_rounds_297:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9048,7 +8999,7 @@ twelve_rounds_300:
 	VAESENC        Y8, Y1, Y1
 	VAESENC        Y8, Y2, Y2
 
-ten_rounds_301:
+ten_rounds_298:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9116,11 +9067,11 @@ ten_rounds_301:
 	VAESENCLAST    Y15, Y2, Y2
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_302
+	JZ             alone_299
 	VMOVDQU        X2, 32(DI)
 	VEXTRACTI128   $0x01, Y2, X2
 
-alone_302:
+alone_299:
 	VMOVDQU   X2, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -9129,11 +9080,11 @@ alone_302:
 	VPBLENDVB X12, X13, X2, X2
 	VMOVDQU   X2, -16(DI)(DX*1)
 	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_304
+	JE        no_trailer_301
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+112(FP)
 
-no_trailer_304:
+no_trailer_301:
 	JMP finish_short
 
 short_3:
@@ -9144,8 +9095,8 @@ short_3:
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_306
-	JE             twelve_rounds_305
+	JB             ten_rounds_303
+	JE             twelve_rounds_302
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9157,7 +9108,7 @@ short_3:
 	VAESENC        Y8, Y2, Y2
 	VAESENC        Y8, Y3, Y3
 
-twelve_rounds_305:
+twelve_rounds_302:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9169,7 +9120,7 @@ twelve_rounds_305:
 	VAESENC        Y8, Y2, Y2
 	VAESENC        Y8, Y3, Y3
 
-ten_rounds_306:
+ten_rounds_303:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9259,11 +9210,11 @@ ten_rounds_306:
 	VAESENCLAST    Y15, Y3, Y3
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_307
+	JZ             alone_304
 	VMOVDQU        X3, 64(DI)
 	VEXTRACTI128   $0x01, Y3, X3
 
-alone_307:
+alone_304:
 	VMOVDQU   X3, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -9272,11 +9223,11 @@ alone_307:
 	VPBLENDVB X12, X13, X3, X3
 	VMOVDQU   X3, -16(DI)(DX*1)
 	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_309
+	JE        no_trailer_306
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+112(FP)
 
-no_trailer_309:
+no_trailer_306:
 	JMP finish_short
 
 short_4:
@@ -9288,8 +9239,8 @@ short_4:
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_311
-	JE             twelve_rounds_310
+	JB             ten_rounds_308
+	JE             twelve_rounds_307
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9303,7 +9254,7 @@ short_4:
 	VAESENC        Y8, Y3, Y3
 	VAESENC        Y8, Y4, Y4
 
-twelve_rounds_310:
+twelve_rounds_307:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9317,7 +9268,7 @@ twelve_rounds_310:
 	VAESENC        Y8, Y3, Y3
 	VAESENC        Y8, Y4, Y4
 
-ten_rounds_311:
+ten_rounds_308:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9429,11 +9380,11 @@ ten_rounds_311:
 	VAESENCLAST    Y15, Y4, Y4
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_312
+	JZ             alone_309
 	VMOVDQU        X4, 96(DI)
 	VEXTRACTI128   $0x01, Y4, X4
 
-alone_312:
+alone_309:
 	VMOVDQU   X4, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -9442,11 +9393,11 @@ alone_312:
 	VPBLENDVB X12, X13, X4, X4
 	VMOVDQU   X4, -16(DI)(DX*1)
 	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_314
+	JE        no_trailer_311
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+112(FP)
 
-no_trailer_314:
+no_trailer_311:
 	JMP finish_short
 
 short_5:
@@ -9459,8 +9410,8 @@ short_5:
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_316
-	JE             twelve_rounds_315
+	JB             ten_rounds_313
+	JE             twelve_rounds_312
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9476,7 +9427,7 @@ short_5:
 	VAESENC        Y8, Y4, Y4
 	VAESENC        Y8, Y5, Y5
 
-twelve_rounds_315:
+twelve_rounds_312:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9492,7 +9443,7 @@ twelve_rounds_315:
 	VAESENC        Y8, Y4, Y4
 	VAESENC        Y8, Y5, Y5
 
-ten_rounds_316:
+ten_rounds_313:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9626,11 +9577,11 @@ ten_rounds_316:
 	VAESENCLAST    Y15, Y5, Y5
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_317
+	JZ             alone_314
 	VMOVDQU        X5, 128(DI)
 	VEXTRACTI128   $0x01, Y5, X5
 
-alone_317:
+alone_314:
 	VMOVDQU   X5, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -9639,11 +9590,11 @@ alone_317:
 	VPBLENDVB X12, X13, X5, X5
 	VMOVDQU   X5, -16(DI)(DX*1)
 	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_319
+	JE        no_trailer_316
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+112(FP)
 
-no_trailer_319:
+no_trailer_316:
 	JMP finish_short
 
 short_6:
@@ -9657,8 +9608,8 @@ short_6:
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_321
-	JE             twelve_rounds_320
+	JB             ten_rounds_318
+	JE             twelve_rounds_317
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9676,7 +9627,7 @@ short_6:
 	VAESENC        Y8, Y5, Y5
 	VAESENC        Y8, Y6, Y6
 
-twelve_rounds_320:
+twelve_rounds_317:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9694,7 +9645,7 @@ twelve_rounds_320:
 	VAESENC        Y8, Y5, Y5
 	VAESENC        Y8, Y6, Y6
 
-ten_rounds_321:
+ten_rounds_318:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9850,11 +9801,11 @@ ten_rounds_321:
 	VAESENCLAST    Y15, Y6, Y6
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_322
+	JZ             alone_319
 	VMOVDQU        X6, 160(DI)
 	VEXTRACTI128   $0x01, Y6, X6
 
-alone_322:
+alone_319:
 	VMOVDQU   X6, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -9863,11 +9814,11 @@ alone_322:
 	VPBLENDVB X12, X13, X6, X6
 	VMOVDQU   X6, -16(DI)(DX*1)
 	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_324
+	JE        no_trailer_321
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+112(FP)
 
-no_trailer_324:
+no_trailer_321:
 	JMP finish_short
 
 short_7:
@@ -9882,8 +9833,8 @@ short_7:
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	VPXOR          vaesIndex<>+224(SB), Y8, Y7
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_326
-	JE             twelve_rounds_325
+	JB             ten_rounds_323
+	JE             twelve_rounds_322
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9903,7 +9854,7 @@ short_7:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-twelve_rounds_325:
+twelve_rounds_322:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9923,7 +9874,7 @@ twelve_rounds_325:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-ten_rounds_326:
+ten_rounds_323:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -10101,11 +10052,11 @@ ten_rounds_326:
 	VAESENCLAST    Y15, Y7, Y7
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_327
+	JZ             alone_324
 	VMOVDQU        X7, 192(DI)
 	VEXTRACTI128   $0x01, Y7, X7
 
-alone_327:
+alone_324:
 	VMOVDQU   X7, 32(R9)
 	LEAQ      vaesWindow<>+0(SB), AX
 	VMOVDQU   (AX)(R13*1), X12
@@ -10114,11 +10065,11 @@ alone_327:
 	VPBLENDVB X12, X13, X7, X7
 	VMOVDQU   X7, -16(DI)(DX*1)
 	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_329
+	JE        no_trailer_326
 	MOVBLZX   32(R9)(R13*1), AX
 	MOVQ      AX, last+112(FP)
 
-no_trailer_329:
+no_trailer_326:
 finish_short:
 	VEXTRACTI128 $0x01, Y9, X15
 	VPXOR        X15, X9, X9
@@ -10156,9 +10107,9 @@ finish_short:
 
 finish:
 	CMPQ s+96(FP), $0x00
-	JE   no_seam_330
+	JE   no_seam_327
 	CMPQ 472(SP), $0x00
-	JE   no_seam_330
+	JE   no_seam_327
 	LEAQ 216(SP), AX
 	ANDQ $-64, AX
 	MOVQ 472(SP), DX
@@ -10166,12 +10117,12 @@ finish:
 	MOVQ 480(SP), DI
 	MOVQ 488(SP), R13
 
-move_out_331:
+move_out_328:
 	SUBQ    R13, DX
 	CMPQ    AX, DI
-	JE      moved_333
+	JE      moved_330
 	CMPQ    R13, $0x00000080
-	JB      less_334
+	JB      less_331
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(AX), Y0
@@ -10188,11 +10139,11 @@ move_out_331:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_333
+	JMP     moved_330
 
-less_334:
+less_331:
 	CMPQ    R13, $0x00000040
-	JB      less_335
+	JB      less_332
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(AX), Y0
@@ -10201,71 +10152,71 @@ less_334:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_333
+	JMP     moved_330
 
-less_335:
+less_332:
 	CMPQ    R13, $0x00000020
-	JB      less_336
+	JB      less_333
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_333
+	JMP     moved_330
 
-less_336:
+less_333:
 	CMPQ    R13, $0x00000010
-	JB      less_337
+	JB      less_334
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_333
+	JMP     moved_330
 
-less_337:
+less_334:
 	CMPQ R13, $0x00000008
-	JB   less_338
+	JB   less_335
 	MOVQ (AX), CX
 	MOVQ CX, (DI)
 	MOVQ -8(AX)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_333
+	JMP  moved_330
 
-less_338:
+less_335:
 	CMPQ R13, $0x00000004
-	JB   less_339
+	JB   less_336
 	MOVL (AX), CX
 	MOVL CX, (DI)
 	MOVL -4(AX)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_333
+	JMP  moved_330
 
-less_339:
+less_336:
 	CMPQ R13, $0x00000002
-	JB   less_340
+	JB   less_337
 	MOVW (AX), CX
 	MOVW CX, (DI)
 	MOVW -2(AX)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_333
+	JMP  moved_330
 
-less_340:
+less_337:
 	TESTQ R13, R13
-	JZ    moved_333
+	JZ    moved_330
 	MOVB  (AX), CL
 	MOVB  CL, (DI)
 
-moved_333:
+moved_330:
 	ADDQ  R13, AX
 	TESTQ DX, DX
-	JZ    moved_out_332
+	JZ    moved_out_329
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_342
+	JNZ   taken_339
 
-empty_341:
+empty_338:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      moved_out_332
+	JZ      moved_out_329
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -10275,18 +10226,18 @@ empty_341:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_341
+	JZ      empty_338
 
-taken_342:
+taken_339:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
 	MOVQ    144(SP), DI
 	ADDQ    R13, 144(SP)
 	SUBQ    R13, 152(SP)
-	JMP     move_out_331
+	JMP     move_out_328
 
-moved_out_332:
-no_seam_330:
+moved_out_329:
+no_seam_327:
 	VPXOR        Y11, Y9, Y15
 	VPXOR        Y15, Y10, Y10
 	VEXTRACTI128 $0x01, Y9, X15

@@ -108,7 +108,7 @@ func (d design) openKernel() {
 	p.loadLastOfAll()
 	JMP(target("short_loaded"))
 	Label("short_block")
-	p.loadShort(p.t1)
+	p.loadShort(p.t1, false)
 	XORL(p.t0.As32(), p.t0.As32()) // the last block is the first
 	Label("short_loaded")
 	p.storePartial()

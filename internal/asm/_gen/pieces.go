@@ -33,7 +33,7 @@ type walk struct {
 	// what was left of the run that it begins in.
 	scratch, seam, runText, runSize operand.Mem
 
-	most int // bytes in a batch, a power of two
+	most int // the most bytes that are moved at once, a power of two: a batch
 	x    vec // scratch; as wide as what is moved at once
 	t    reg.GPPhysical
 	n    reg.GPPhysical
@@ -180,15 +180,17 @@ type sealRuns struct {
 // its place in the output.
 func (w sealRuns) start(size int, first string) {
 	whole, seam := newLabel("whole_"), newLabel("seam_")
+	head := w.walk
+	head.most = int(w.x.Size())
 	CMPQ(w.left, operand.U32(size))
 	JAE(target(whole))
-	CMPQ(w.left, operand.U8(w.x.Size()))
+	CMPQ(w.left, operand.U8(head.most))
 	JA(target(seam))
 	w.take(seam)
 	CMPQ(w.n, operand.U32(size))
 	JB(target(seam))
 	MOVQ(w.left, w.n)
-	w.move(w.src, w.dst)
+	head.move(w.src, w.dst)
 	MOVQ(w.text, w.src)
 	VMOVDQU(at(w.src, 0), w.x)
 	VMOVDQU(w.x, operand.Mem{Base: w.dst, Index: w.left, Scale: 1})

@@ -292,7 +292,7 @@ func (d design) sealKernel() {
 	p.loadLast(p.left)
 	JMP(target("short_loaded"))
 	Label("short_block")
-	p.loadShort(p.left)
+	p.loadShort(p.left, true)      // with a trailer alone there is no text
 	XORL(p.t0.As32(), p.t0.As32()) // the last block is the first
 	Label("short_loaded")
 	p.addTrailer(arg("trailer"))

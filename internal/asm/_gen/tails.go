@@ -40,9 +40,9 @@ func (p plan) loadLast(size reg.GPPhysical) {
 	VPSHUFB(at(p.slots, 32), x, x)
 }
 
-// loadShort is loadLast for a text of size < 16 bytes. It changes p.t0,
-// p.count and p.counter.
-func (p plan) loadShort(size reg.GPPhysical) {
+// loadShort is loadLast for a text of size < 16 bytes, which is not 0 unless
+// empty is set. It changes p.t0, p.count and p.counter.
+func (p plan) loadShort(size reg.GPPhysical, empty bool) {
 	x := low(p.x0)
 	lo, hi, shift := p.t0, p.counter, p.count
 	ending := func(bytes int) operand.Mem {
@@ -78,8 +78,10 @@ func (p plan) loadShort(size reg.GPPhysical) {
 	JMP(target(done))
 
 	Label(one)
-	TESTQ(size, size)
-	JZ(target(none))
+	if empty {
+		TESTQ(size, size)
+		JZ(target(none))
+	}
 	// The first byte, the one in the middle and the last are all there are.
 	MOVBLZX(at(p.src, 0), lo.As32())
 	MOVL(size.As32(), shift.As32())
@@ -94,10 +96,11 @@ func (p plan) loadShort(size reg.GPPhysical) {
 	SHLL(reg.CL, hi.As32())
 	ORL(hi.As32(), lo.As32())
 	VMOVQ(lo, x)
-	JMP(target(done))
-
-	Label(none)
-	VPXOR(x, x, x)
+	if empty {
+		JMP(target(done))
+		Label(none)
+		VPXOR(x, x, x)
+	}
 	Label(done)
 }
 
