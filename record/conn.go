@@ -360,10 +360,10 @@ func (c *Conn) closeNotify() error {
 // [net.ErrClosed].
 //
 // Close takes no longer than a second, or until the write deadline if that comes
-// first, and the time that the transport's Close takes. A write that is under
-// way has so long to finish; then it is broken off, and close_notify is not
-// sent. Methods that are under way may return, and run hooks, after Close has
-// returned.
+// first, a tenth of a second more if the transport's deadlines do nothing, and the
+// time that the transport's Close takes. A write that is under way has so long to
+// finish; then it is broken off, and close_notify is not sent. Methods that are
+// under way may return, and run hooks, after Close has returned.
 //
 // It returns the error of the transport's Close, or else the one that kept it
 // from sending close_notify. If Close was called before it returns
@@ -416,7 +416,8 @@ func isTransportError(err error) bool {
 // it forward. It returns the time that is left.
 //
 // A transport that has no deadlines is closed at that time, which is the other
-// way to end a write, unless stop is called before.
+// way to end a write, unless stop is called before. One that says that it has is
+// closed a little later: there are those whose deadlines do nothing.
 func (c *Conn) endWritesWithin(wait time.Duration) (left time.Duration, stop func() bool) {
 	c.deadlineLock.Lock()
 	defer c.deadlineLock.Unlock()
@@ -427,10 +428,11 @@ func (c *Conn) endWritesWithin(wait time.Duration) (left time.Duration, stop fun
 	}
 	c.ending = true
 	left = max(0, deadline.Sub(now))
-	if c.transport.SetWriteDeadline(deadline) != nil {
-		return left, time.AfterFunc(left, func() { c.transport.Close() }).Stop
+	end := left
+	if c.transport.SetWriteDeadline(deadline) == nil {
+		end += deadlineGrace
 	}
-	return left, func() bool { return true }
+	return left, time.AfterFunc(end, func() { c.transport.Close() }).Stop
 }
 
 // giveUpWriting ends a direction that Close has closed, and gives the write lock
@@ -749,4 +751,7 @@ const (
 	// trips, in which a peer that reads makes room for it.
 	closeTimeout = time.Second
 	alertTimeout = time.Second
+
+	// deadlineGrace is how late a write may return that a deadline has ended.
+	deadlineGrace = 100 * time.Millisecond
 )

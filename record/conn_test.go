@@ -871,6 +871,11 @@ func (u *undated) Write(p []byte) (int, error)      { <-u.end; return 0, net.Err
 func (u *undated) Close() error                     { u.once.Do(func() { close(u.end) }); return nil }
 func (u *undated) SetWriteDeadline(time.Time) error { return os.ErrNoDeadline }
 
+// misdated is one that says it has deadlines.
+type misdated struct{ *undated }
+
+func (misdated) SetWriteDeadline(time.Time) error { return nil }
+
 // readingUndated is one whose peer reads.
 type readingUndated struct{ *stub }
 
@@ -879,22 +884,30 @@ func (readingUndated) SetWriteDeadline(time.Time) error { return os.ErrNoDeadlin
 // TestConnWithoutDeadlines bounds Close, and the alert of a Read, where no deadline
 // does.
 func TestConnWithoutDeadlines(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		c := newConn(t, &undated{end: make(chan struct{})}, ConnConfig{})
-		if c.Close(); time.Since(start) != closeTimeout {
-			t.Errorf("Close took %v", time.Since(start))
-		}
+	for _, lies := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			u := &undated{end: make(chan struct{})}
+			var transport net.Conn = u
+			var grace time.Duration
+			if lies {
+				transport, grace = misdated{u}, deadlineGrace
+			}
+			start := time.Now()
+			c := newConn(t, transport, ConnConfig{})
+			if c.Close(); time.Since(start) != closeTimeout+grace {
+				t.Errorf("Close took %v", time.Since(start))
+			}
 
-		start = time.Now()
-		u := &undated{end: make(chan struct{})}
-		u.in.Write([]byte{20, 3, 3, 0, 1})
-		c = newConn(t, u, ConnConfig{})
-		if _, err := c.Read(make([]byte, 1)); err != ErrChangeCipherSpec || time.Since(start) != alertTimeout {
-			t.Errorf("Read: %v after %v", err, time.Since(start))
-		}
-		c.Close()
-	})
+			start = time.Now()
+			*u = undated{end: make(chan struct{})}
+			u.in.Write([]byte{20, 3, 3, 0, 1})
+			c = newConn(t, transport, ConnConfig{})
+			if _, err := c.Read(make([]byte, 1)); err != ErrChangeCipherSpec || time.Since(start) != alertTimeout+grace {
+				t.Errorf("Read: %v after %v", err, time.Since(start))
+			}
+			c.Close()
+		})
+	}
 	// Nothing is closed without need.
 	synctest.Test(t, func(t *testing.T) {
 		s := new(stub)
