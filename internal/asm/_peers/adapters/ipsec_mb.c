@@ -5,7 +5,7 @@
 //	cc -O2 -shared -fPIC -I intel-ipsec-mb/lib -o ipsec_mb.so ipsec_mb.c build/lib/libIPSec_MB.a -Wl,--exclude-libs,ALL,-z,noexecstack
 //
 // With -DSAFE_DATA=OFF -DSAFE_PARAM=OFF -DSAFE_LOOKUP=OFF it is fastest: it
-// erases no registers and checks no arguments.
+// erases no registers and checks no arguments. peer.h has -DNONCES_READY.
 //
 // Functions are called by name, because the manager that has those with VAES
 // also wants GFNI, which they do not use.
