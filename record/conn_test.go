@@ -886,22 +886,22 @@ func (readingUndated) SetWriteDeadline(time.Time) error { return os.ErrNoDeadlin
 func TestConnWithoutDeadlines(t *testing.T) {
 	for _, lies := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			u := &undated{end: make(chan struct{})}
-			var transport net.Conn = u
 			var grace time.Duration
+			transport := func(u *undated) net.Conn { return u }
 			if lies {
-				transport, grace = misdated{u}, deadlineGrace
+				grace = deadlineGrace
+				transport = func(u *undated) net.Conn { return misdated{u} }
 			}
 			start := time.Now()
-			c := newConn(t, transport, ConnConfig{})
+			c := newConn(t, transport(&undated{end: make(chan struct{})}), ConnConfig{})
 			if c.Close(); time.Since(start) != closeTimeout+grace {
 				t.Errorf("Close took %v", time.Since(start))
 			}
 
 			start = time.Now()
-			*u = undated{end: make(chan struct{})}
+			u := &undated{end: make(chan struct{})}
 			u.in.Write([]byte{20, 3, 3, 0, 1})
-			c = newConn(t, transport, ConnConfig{})
+			c = newConn(t, transport(u), ConnConfig{})
 			if _, err := c.Read(make([]byte, 1)); err != ErrChangeCipherSpec || time.Since(start) != alertTimeout+grace {
 				t.Errorf("Read: %v after %v", err, time.Since(start))
 			}
