@@ -53,6 +53,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"unsafe"
 
 	"example.com/splitseal/internal/asm"
 	"example.com/splitseal/internal/mem"
@@ -289,7 +290,7 @@ func (a *AEAD) Open(dst, nonce, ciphertext, additionalData []byte) ([]byte, erro
 	checkApart(out, additionalData, overlapAdditionalData)
 	var ok bool
 	if k := a.key.kernel(); k != nil {
-		ok = openWhole(k, out, ciphertext, nonceOf(nonce), k.AD(additionalData))
+		ok = k.Open(unsafe.SliceData(out), unsafe.SliceData(ciphertext), len(out), nonceOf(nonce), k.AD(additionalData))
 	} else {
 		ok = a.key.open(out, nonce, ciphertext, additionalData)
 	}
@@ -603,7 +604,13 @@ func (k *RecordKey) OpenSplit(prefix []byte, seq, ad uint64, adSize int, buf []b
 	}
 	var ok bool
 	if kernel := k.key.kernel(); kernel != nil {
-		ok = openSplit(kernel, prefix, buf, asm.NonceAt(seq), asm.ADOf(ad, adSize))
+		n, ad := asm.NonceAt(seq), asm.ADOf(ad, adSize)
+		if len(prefix)+1 == len(buf)-TagSize {
+			// A record without padding.
+			ok, buf[len(prefix)] = kernel.OpenTrailer(unsafe.SliceData(prefix), unsafe.SliceData(buf), len(prefix), n, ad)
+		} else {
+			ok = openSplit(kernel, prefix, buf, n, ad)
+		}
 	} else {
 		ok = k.key.open(prefix, seq, ad, adSize, buf)
 	}

@@ -7,7 +7,8 @@ import (
 )
 
 // The functions below take arguments that were checked to the kernels, of a
-// key that has some. They build everywhere, and run where kernel returns one.
+// key that has some. They build everywhere, and run where kernel returns one. Two
+// opens do it themselves, because a function for that would not be inlined.
 
 func nonceOf(nonce []byte) asm.Nonce { return asm.NonceOf((*[NonceSize]byte)(nonce)) }
 
@@ -19,11 +20,6 @@ func sealTrailer(k *asm.Key, out, payload []byte, trailer byte, n asm.Nonce, ad 
 // sealWhole seals text that is in one place.
 func sealWhole(k *asm.Key, out, text []byte, n asm.Nonce, ad asm.AD) {
 	k.Seal(unsafe.SliceData(out), unsafe.SliceData(text), len(text), n, ad)
-}
-
-// openWhole opens ciphertext to one place.
-func openWhole(k *asm.Key, out, ciphertext []byte, n asm.Nonce, ad asm.AD) bool {
-	return k.Open(unsafe.SliceData(out), unsafe.SliceData(ciphertext), len(out), n, ad)
 }
 
 // sealSplit seals prefix and the text that is in place behind it.
@@ -58,10 +54,8 @@ func openSplit(k *asm.Key, prefix, buf []byte, n asm.Nonce, ad asm.AD) bool {
 	case len(prefix) == 0 || src == dst:
 		return k.Open(src, src, size, n, ad)
 	case rest == 1:
-		ok, trailer := k.OpenTrailer(dst, src, len(prefix), n, ad)
-		if ok {
-			buf[len(prefix)] = trailer
-		}
+		var ok bool
+		ok, buf[len(prefix)] = k.OpenTrailer(dst, src, len(prefix), n, ad)
 		return ok
 	default:
 		return k.OpenSplit(dst, src, len(prefix), size, n, ad)
