@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -138,32 +137,29 @@ func drawCurvesTo(b *bytes.Buffer, rows []*result, impls []string, p panel, last
 	}
 }
 
-var leadingZero = regexp.MustCompile(`^(-?)0\.`)
-
 // polyline returns the data of a path through points in pixels, to a tenth of
-// one. Points within a level stretch are left out, and zeros before a decimal
-// point, so that a file has room for thousands of sizes.
+// one. Points within a level stretch are left out, and whatever else a path can
+// do without, so that a file has room for thousands of sizes.
 func polyline(points []point) string {
 	type tenths struct{ x, y int }
 	at := func(i int) tenths {
 		return tenths{int(math.Round(10 * points[i].size)), int(math.Round(10 * points[i].ns))}
 	}
-	number := func(tenths int) string {
-		return leadingZero.ReplaceAllString(strconv.FormatFloat(float64(tenths)/10, 'f', -1, 64), "$1.")
-	}
-	var d strings.Builder
-	before, next := at(0), "l"
-	fmt.Fprintf(&d, "M%s,%s", number(before.x), number(before.y))
+	before := at(0)
+	d := fmt.Appendf(nil, "M%g,%g", float64(before.x)/10, float64(before.y)/10)
 	for i := 1; i < len(points); i++ {
 		p := at(i)
 		if i+1 < len(points) && p.y == before.y && at(i+1).y == p.y {
 			continue
 		}
-		fmt.Fprintf(&d, "%s%s,%s", next, number(p.x-before.x), number(p.y-before.y))
-		before, next = p, " "
+		d = fmt.Appendf(d, "l%g,%g", float64(p.x-before.x)/10, float64(p.y-before.y)/10)
+		before = p
 	}
-	return d.String()
+	return shorter.Replace(string(d))
 }
+
+// shorter leaves out zeros before a decimal point, and commas before a sign.
+var shorter = strings.NewReplacer("l0.", "l.", "l-0.", "l-.", ",0.", ",.", ",-0.", "-.", ",-", "-")
 
 // lengthAxis is linear, with at most eight steps of a power of two. It starts
 // at zero if the least size is within its first step.

@@ -9,6 +9,7 @@ import (
 	"math"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -180,12 +181,12 @@ func TestPolyline(t *testing.T) {
 		want   string
 	}{
 		{[]point{{56.04, 0.3}}, "M56,.3"},
-		{[]point{{10, 20}, {10.26, 19.9}, {10.5, 120.5}}, "M10,20l.3,-.1 .2,100.6"},
+		{[]point{{10, 20}, {10.26, 19.9}, {10.5, 120.5}}, "M10,20l.3-.1l.2,100.6"},
 		// Errors do not add up.
-		{[]point{{0, 9}, {0.14, 8}, {0.28, 9}, {0.42, 8}}, "M0,9l.1,-1 .2,1 .1,-1"},
+		{[]point{{0, 9}, {0.14, 8}, {0.28, 9}, {0.42, 8}}, "M0,9l.1-1l.2,1l.1-1"},
 		// A level stretch has two ends, wherever it is.
-		{[]point{{0, 5}, {1, 5}, {2, 5.02}, {3, 5}, {4, 6}}, "M0,5l3,0 1,1"},
-		{[]point{{0, 4}, {1, 5}, {2, 5}, {3, 5}}, "M0,4l1,1 2,0"},
+		{[]point{{0, 5}, {1, 5}, {2, 5.02}, {3, 5}, {4, 6}}, "M0,5l3,0l1,1"},
+		{[]point{{0, 4}, {1, 5}, {2, 5}, {3, 5}}, "M0,4l1,1l2,0"},
 	} {
 		if got := polyline(tt.points); got != tt.want {
 			t.Errorf("%v: %s, want %s", tt.points, got, tt.want)
@@ -198,10 +199,11 @@ func trace(t *testing.T, d string) [][2]float64 {
 	t.Helper()
 	var at [2]float64
 	var points [][2]float64
-	for p := range strings.FieldsFuncSeq(strings.TrimPrefix(d, "M"), func(r rune) bool { return r == ' ' || r == 'l' }) {
-		var x, y float64
-		if _, err := fmt.Sscanf(p, "%g,%g", &x, &y); err != nil {
-			t.Fatalf("%q in a path: %v", p, err)
+	for _, m := range regexp.MustCompile(`[Ml](-?[0-9.]+),?(-?[0-9.]+)`).FindAllStringSubmatch(d, -1) {
+		x, errX := strconv.ParseFloat(m[1], 64)
+		y, errY := strconv.ParseFloat(m[2], 64)
+		if err := errors.Join(errX, errY); err != nil {
+			t.Fatalf("%q in a path: %v", m[0], err)
 		}
 		at[0] += x
 		at[1] += y

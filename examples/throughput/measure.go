@@ -205,7 +205,9 @@ func (m *meter) calibrate(t *task) int {
 	const maxCalls = 1 << 16 // far below every limit of a key
 	n := max(1, t.batch)
 	for {
-		took := m.time(t, n)
+		// The lesser of two: after an interruption a sample would have few calls,
+		// and be as coarse as the clock.
+		took := min(m.time(t, n), m.time(t, n))
 		switch {
 		case t.batch > 0:
 			return int(max(1, m.target/max(1, took))) * t.batch
