@@ -21,8 +21,9 @@
 // gives it, up to the Finished message and beyond: that is how many records
 // crypto/tls has sealed under the application keys, which a server does for its
 // session tickets, and that it has opened none. If anything about it is
-// unexpected, there is no connection but [ErrHandover]. The copies of secrets are then
-// erased; crypto/tls's own are out of reach and left to the garbage collector.
+// unexpected, there is no connection but [ErrHandover]. The copies of secrets are
+// then erased; crypto/tls's own are out of reach and left to the garbage
+// collector.
 //
 // Every connection has its own clone of the config. Session ticket keys survive
 // that, those that crypto/tls makes by itself and those that are set while the

@@ -416,14 +416,33 @@ func TestHandshakeMemory(t *testing.T) {
 	if testing.Short() {
 		size = 0x3fff // what a fault holds is six times as much
 	}
-	endless := func(typ byte) []byte {
-		return append([]byte{typ, 0, byte(size >> 8), byte(size)}, make([]byte, size-1)...)
+	endless := func(typ byte, size int) []byte {
+		return append([]byte{typ, byte(size >> 16), byte(size >> 8), byte(size)}, make([]byte, size-1)...)
 	}
 	cut := func(b []byte, message []byte, seal func(b, content []byte) []byte) []byte {
 		for i := range message {
 			b = seal(b, message[i:i+1])
 		}
 		return b
+	}
+	instead := func(message []byte) func(t *testing.T, c net.Conn) {
+		// crypto/tls does the handshake, up to its Finished.
+		return func(t *testing.T, c net.Conn) {
+			f := &flood{Conn: c, write: func(s *record.Sealer) (b []byte) {
+				return cut(nil, message, func(b, content []byte) []byte {
+					b, err := s.Seal(b, record.ContentTypeHandshake, content)
+					if err != nil {
+						t.Error(err)
+					}
+					return b
+				})
+			}}
+			config := clientConfig()
+			config.KeyLogWriter = &keyLogWriter{log: &f.log}
+			if err := tls.Client(f, config).HandshakeContext(testContext(t)); !errors.Is(err, errFlooded) {
+				t.Errorf("client: %v", err)
+			}
+		}
 	}
 	for _, test := range []struct {
 		name string
@@ -438,27 +457,13 @@ func TestHandshakeMemory(t *testing.T) {
 			c.Write(hello[:len(hello)-100])
 		}},
 		{"ClientHello", func(t *testing.T, c net.Conn) {
-			c.Write(cut(nil, endless(1), func(b, content []byte) []byte {
+			c.Write(cut(nil, endless(1, size), func(b, content []byte) []byte {
 				return append(b, 22, 3, 1, 0, 1, content[0])
 			}))
 		}},
-		{"Finished", func(t *testing.T, c net.Conn) {
-			// crypto/tls does the handshake, up to its Finished.
-			f := &flood{Conn: c, write: func(s *record.Sealer) (b []byte) {
-				return cut(nil, endless(typeFinished), func(b, content []byte) []byte {
-					b, err := s.Seal(b, record.ContentTypeHandshake, content)
-					if err != nil {
-						t.Error(err)
-					}
-					return b
-				})
-			}}
-			config := clientConfig()
-			config.KeyLogWriter = &keyLogWriter{log: &f.log}
-			if err := tls.Client(f, config).HandshakeContext(testContext(t)); !errors.Is(err, errFlooded) {
-				t.Errorf("client: %v", err)
-			}
-		}},
+		{"Finished", instead(endless(typeFinished, size))},
+		// Nobody has asked for it, and still crypto/tls takes it as one.
+		{"Certificate", instead(endless(typeCertificate, 4*size))},
 	} {
 		ours := slowHandshakes(t, n, ourServer(serverConfig(), nil), test.send)
 		theirs := slowHandshakes(t, n, goServer(serverConfig()), test.send)
@@ -468,6 +473,8 @@ func TestHandshakeMemory(t *testing.T) {
 		}
 	}
 }
+
+const typeCertificate = 11
 
 var errFlooded = errors.New("flooded")
 

@@ -17,9 +17,10 @@ const (
 
 	// DefaultMaxHandshakes is how many connections a [Listener] has in their
 	// handshake at the same time. A connection that waits for its peer costs
-	// about 20 kB. A peer that never ends a message can make that 150 kB, which
-	// crypto/tls keeps of it: 64 KiB in a buffer that grows. If it is asked for a
-	// certificate, that may be 256 KiB long.
+	// about 20 kB. A peer that never ends a message can make that 150 kB, and 420 kB
+	// with a Certificate message, asked for or not: crypto/tls joins messages of up
+	// to 64 KiB, and those of up to 256 KiB, in a buffer that grows. This package
+	// adds some 10 kB.
 	DefaultMaxHandshakes = 4096
 )
 
