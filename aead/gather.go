@@ -27,7 +27,8 @@ var ErrOpen = gcm.ErrOpen
 // Text and output may be exactly the same memory, or none in common; nonce and
 // additional data share none with the output. Where an open puts plaintext
 // elsewhere, the ciphertext is working space, of which each byte ends as it
-// was or as zero. After a failed open all outputs hold zeros and the error is [ErrOpen].
+// was or as zero. After a failed open all outputs hold zeros and the error is
+// [ErrOpen].
 //
 // Warning: nobody may change a list of pieces while a method runs, another
 // goroutine least of all: kernels walk it, and if it changes they read, and write,

@@ -11,7 +11,7 @@ import (
 )
 
 // TrafficKeys are the write key and write IV of one direction. They print as
-// "[redacted]" through fmt and log/slog, and do not marshal.
+// "aead.TrafficKeys[redacted]" through fmt and log/slog, and do not marshal.
 type TrafficKeys struct {
 	Key []byte // Suite.KeySize bytes
 	IV  []byte // IVSize bytes

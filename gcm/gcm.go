@@ -10,8 +10,10 @@
 //   - scatter open: the plaintext goes to a list of buffers.
 //
 // All of them produce and accept exactly what [AEAD.Seal] does for the same
-// text in one piece. None of them allocates, apart from growing a dst that is
-// too short.
+// text in one piece. In the long run none of them allocates, apart from growing
+// a dst that is too short. Where there are kernels a key allocates once more, a
+// table of 2184 bytes: when its second text comes that is longer than 144 bytes
+// (96 with some kernels), or its first of more than 64 KiB.
 //
 // [RecordKey] is a key bound to its IV, for protocols whose nonce is that IV
 // XOR a number. It takes nonce and additional data as integers.
@@ -26,7 +28,7 @@
 // While a call runs nobody may change its inputs, a list of pieces least of all,
 // because kernels go over it themselves and would use memory that was never
 // checked. Nor may anybody read or change its outputs: an open may put plaintext
-// there before it has verified it. When the call returns, outputs hold verified
+// there before it has verified it. When an open returns, its outputs hold verified
 // plaintext or zeros.
 //
 // # Backends
