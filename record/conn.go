@@ -100,8 +100,7 @@ type ConnConfig struct {
 // alert, sent or received, nothing is sent any more.
 //
 // A Conn holds no buffer while it waits for data, unless it is told to keep them;
-// see [Reader]. A Conn that
-// nobody closes holds keys, and its transport.
+// see [Reader]. A Conn that nobody closes holds keys, and its transport.
 //
 // All methods may be called concurrently, except that Export refuses to run
 // beside others. A Conn must not be copied.
@@ -294,7 +293,8 @@ func (c *Conn) ReadFrom(r io.Reader) (n int64, err error) {
 
 // WriteHandshake sends whole handshake messages, as [Writer.WriteHandshake] does:
 // NewSessionTicket or CertificateRequest from a server, the answer to the latter
-// from a client. Its errors are those of Write and [ErrHandshakePartial].
+// from a client. Its errors are those of Write, [ErrHandshakePartial] and
+// [ErrContentType].
 func (c *Conn) WriteHandshake(messages []byte) error {
 	if err := c.beginWrite(); err != nil {
 		return err

@@ -112,7 +112,7 @@ var (
 	ErrSecretReused = errors.New("record: traffic secret used before")
 
 	// ErrKeySetup says that keys could not be made from a traffic secret. The
-	// cause is wrapped beside it.
+	// cause is wrapped beside it; where it ends a [Reader] it is in a [HookError].
 	ErrKeySetup = errors.New("record: keys cannot be set up")
 
 	// ErrClosed is final: an alert ended this direction, or it was wiped.
@@ -167,7 +167,9 @@ func alertRowOf(err error) *alertRow {
 // Err they do not find. The handler's io.EOF is not the end of the data that is
 // read, and its timeout not one that passes.
 type HookError struct {
-	Err error // what the caller's code returned, or ErrKeySetup wrapped beside it
+	// Err is what the message handler returned, or what the constructor did,
+	// wrapped beside [ErrKeySetup].
+	Err error
 
 	is error
 }

@@ -85,9 +85,9 @@ func (t *messageTracker) mayEnter(e Epoch) bool {
 // HandshakeReader joins handshake messages that are fragmented across records
 // and separates those that share one. It does no I/O and knows no message.
 //
-// Messages hold secrets, such as tickets. Memory that a HandshakeReader gives up
-// has been overwritten, but for what it still holds when it is itself dropped: see
-// [HandshakeReader.Wipe].
+// Messages hold secrets, such as tickets. A HandshakeReader overwrites memory
+// before it gives it up. What it still holds when it is itself given up is not
+// overwritten unless [HandshakeReader.Wipe] was called.
 //
 // A HandshakeReader is not safe for concurrent use.
 //

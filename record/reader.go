@@ -65,8 +65,9 @@ type ReaderConfig struct {
 // after all data before them. The end of the transport is [io.ErrUnexpectedEOF]
 // unless a close_notify came before it, which is [io.EOF]; an error alert of the
 // peer is an [AlertError]; other errors of the transport are a
-// [TransportError]. For all others [AlertOf] says what to send to the peer. No
-// final error but io.EOF itself is io.EOF to [errors.Is], and none is a timeout.
+// [TransportError]. For all others, a [HookError] of the caller's own code among
+// them, [AlertOf] says what to send to the peer. No final error but io.EOF itself
+// is io.EOF to [errors.Is], and none is a timeout.
 //
 // A Reader must not be copied and is not safe for concurrent use.
 type Reader struct {

@@ -8,19 +8,23 @@
 // produces it, and says what the record layer cannot know, such as whether a
 // change_cipher_spec record may still arrive.
 //
-// A [Sealer] gathers: the content is encrypted from the caller's memory
-// straight into the record, and is never copied beside its content type
-// first. An [Opener] scatters: content lands in the caller's buffer, and only
-// the content type and the padding land elsewhere.
+// A [Sealer] gathers: where package gcm has kernels, content is encrypted from
+// the caller's memory straight into the record. Of gathered and of padded
+// content some is moved there first, where that is faster. For other AEADs, and
+// for AES-GCM without kernels, all of it is moved there and sealed in place. An
+// [Opener] scatters: content lands in the caller's buffer, and only the content
+// type and the padding land elsewhere.
 //
 // Everything with I/O is a thin layer above them. A [Writer] and a [Reader] are
 // the two directions over a transport: several records in one write, many in one
 // read, nothing sealed twice and nothing lost at a deadline. A [Conn] joins them
 // to a [net.Conn] after its handshake, and obeys KeyUpdate messages and alerts.
 //
-// Every error works with [errors.Is], and each has one row in the table that
-// [AlertOf] reads. None is temporary: no error says that the same call may
-// succeed later by itself.
+// Every error variable works with [errors.Is] and has one row in the table that
+// [AlertOf] reads. An [AlertError] is what the peer said, a [TransportError] what
+// the transport said, and a [HookError] what the caller's own code said. None of
+// them is temporary: no error says that the same call may succeed later by
+// itself.
 package record
 
 // Sizes of RFC 9846, Section 5, in bytes.

@@ -24,8 +24,8 @@ type WriterConfig struct {
 }
 
 // Writer writes application data to a transport, in records that a [Sealer]
-// makes. Content is sealed from where it is; it is not copied first, but for
-// pieces of a gathered write that are shorter than 256 bytes.
+// makes. The Sealer is given content where it is, but for pieces of a gathered
+// write that are shorter than 256 bytes: those are first copied into the record.
 //
 // There is nothing to flush: every method hands all records that it has sealed
 // to the transport before it returns, several of them in one write. While no
@@ -300,8 +300,12 @@ func readFrom(w io.Writer, r io.Reader) (n int64, err error) {
 // NewSessionTicket, and for handshakes that are made with a Writer. KeyUpdate
 // messages are refused with [ErrContentType]; [Writer.KeyUpdate] sends them.
 //
+// If the soft limit of an application key leaves too few records for them, a
+// KeyUpdate is sent first.
+//
 // It returns [ErrHandshakePartial] if messages does not end where a message
-// ends, and then nothing was sent; otherwise the errors of [Writer.Write].
+// ends, and [ErrContentType], and then nothing was sent; otherwise the errors of
+// [Writer.Write]. An error that leaves a message partly sent is final.
 //
 // See RFC 9846, Section 5.1.
 func (w *Writer) WriteHandshake(messages []byte) error {
