@@ -15,10 +15,10 @@ package asm
 // Text is read and written by as many bytes as there are, never more; the
 // exceptions are noted. Nothing needs alignment.
 //
-// Powers fills in the given number of powers, 10 to longPower, and may fill in up to
-// morePowers more, where the table has room. A text with slots of 16 bytes, its own blocks and three more, takes
-// as many, or, if its group is smaller than that, group + a batch + 1. group is set
-// by the caller.
+// Powers fills in the given number of powers, 10 to longPower, and may fill in
+// up to morePowers more where the table has room. A text of n blocks has n + 3
+// slots and takes as many powers or, if that is less, a group's, a batch's and
+// one more. The table's group is set by the caller.
 //
 // # Seal
 //

@@ -1,10 +1,10 @@
 // Package trace checks that assembly treats secrets in constant time, on the
 // processor that runs it: that no branch and no address depends on them.
 //
-// It runs a call several times with other secrets and all else equal, contents
-// at the same addresses, one instruction at a time, and compares the runs. They
-// must execute the same instructions in the same order, and each of these must
-// use the same addresses. So that text may pass through general-purpose
+// It runs a call several times, one instruction at a time, each time with other
+// secrets, and with all else equal and at the same addresses. Then it compares
+// the runs: they must execute the same instructions in the same order, and each
+// of these must use the same addresses. So that text may pass through general-purpose
 // registers, it is not their values that must be equal, but those of the
 // registers that an instruction takes an address from, or a mask of what it
 // touches. That takes a decoder of addresses, and no list of exceptions.

@@ -63,8 +63,8 @@ var ErrUnavailable = errors.New("trace: processes cannot be traced here")
 const env = "SPLITSEAL_TRACEE"
 
 // Traced reports whether this process is the one that [Run] has started. Then
-// it must call [Main] with the same cases, from a goroutine that was there when
-// the process began: TestMain is.
+// it must call [Main] with the same cases, from the goroutine that initialises
+// packages, which is the one that calls TestMain.
 func Traced() bool { return os.Getenv(env) != "" }
 
 func init() {

@@ -18,8 +18,10 @@ import (
 //   - An open writes the batch to the frame, and moves it from there to the
 //     pieces.
 //
-// So a seam moves one batch, whatever the sizes of the pieces, and batches are
-// encrypted and hashed by the same code everywhere.
+// So a seam moves a batch at most, whatever the sizes of the pieces, and batches
+// are encrypted and hashed by the same code everywhere. A seal whose first piece
+// is no longer than a vector, a header before a payload, moves that vector alone
+// if the next one is as long as batch 0's text; see sealRuns.start.
 
 // walk goes over the pieces of a stream. What it needs to remember is in the
 // frame: the pieces belong to the caller and do not change.

@@ -11,7 +11,7 @@
 //	ipsec_mb.so 'boringssl.so, VAES' 'boringssl.so, AES-NI,~0:~0x60000000000'
 //
 // where the last one may use neither VAES nor VPCLMULQDQ. It needs Linux, cgo
-// and a C compiler, so it is a module of its own that nothing else builds.
+// and a C compiler, so it is a module of its own that no other one needs.
 //
 // A contender seals text in place, with a nonce that is new in each call, or
 // opens one text elsewhere. First all of them must give the same ciphertext,
