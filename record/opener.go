@@ -322,7 +322,7 @@ func (o *Opener) OpenTo(dst, in []byte) (rec Record, need int, err error) {
 	if o.update {
 		return Record{}, 0, ErrKeyUpdatePending
 	}
-	bodySize, need, err := o.readHeader(in)
+	bodySize, need, err := o.judgeHeader(in)
 	if err != nil {
 		return Record{}, 0, o.fail(err)
 	}
@@ -371,10 +371,10 @@ func (o *Opener) OpenTo(dst, in []byte) (rec Record, need int, err error) {
 	return rec, 0, nil
 }
 
-// readHeader judges what in has of the first record's header. It returns the
+// judgeHeader judges what in has of the first record's header. It returns the
 // size of the body, or how many bytes are missing from the header or, when that
 // is there, from the record.
-func (o *Opener) readHeader(in []byte) (bodySize, need int, err error) {
+func (o *Opener) judgeHeader(in []byte) (bodySize, need int, err error) {
 	if len(in) == 0 {
 		return 0, HeaderSize, nil
 	}

@@ -641,8 +641,8 @@ func isTimeout(err error) bool {
 }
 
 var (
-	errInvalidRead  = errors.New("record: transport returned an impossible count from Read")
-	errInvalidWrite = errors.New("record: transport returned an impossible count from Write")
+	errInvalidRead  = errors.New("record: impossible count from Read")
+	errInvalidWrite = errors.New("record: impossible count from Write")
 )
 
 // From RFC 9846, Section 4.7.3.

@@ -48,7 +48,7 @@ var (
 	errKeyLogLine   = errors.New("cryptotls: key log line of unknown form")
 	errKeyLogRandom = errors.New("cryptotls: key log lines of more than one connection")
 	errKeyLogTwice  = errors.New("cryptotls: traffic secret logged twice")
-	errNoSecret     = errors.New("cryptotls: crypto/tls logged no traffic secret")
+	errNoSecret     = errors.New("crypto/tls logged no traffic secret")
 )
 
 // get returns the secret of the given kind, or nil. It is part of k.
