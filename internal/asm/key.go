@@ -55,7 +55,7 @@ func (k *Key) lacks(size int) bool { return k.long.Load() == nil && size > shape
 // once reports whether a text of size bytes, for which k has no powers, is to
 // take a table of its own. If not, k has them then.
 //
-// A key's first text that is not short takes one, which has less powers and is not
+// A key's first text that is not short takes one, which has fewer powers and is not
 // allocated. Many keys are for one such text, a handshake's or a datagram's, and
 // computing and allocating the whole table takes longer than sealing 4 KiB.
 //

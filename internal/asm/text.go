@@ -22,13 +22,13 @@ const maxCall = 64 << 10
 type stream struct {
 	hash    [blockSize]byte // between calls: the hash so far
 	mask    [blockSize]byte // between calls: E(J₀)
-	size    uint64          // bytes of text in this call
+	size    uint64          // bytes of text in this call, with the trailer
 	counter uint64          // of the block that this call begins with, 0 in the first call
 	final   uint64          // 1 in the last call, else 0
 
-	// The first run of text is an argument of the kernel. The rest of this
-	// call's text, in bytes, is in pieces, of which only as many are looked at
-	// as it takes.
+	// The first run of text is an argument of the kernel, and so is a trailer.
+	// The rest of this call's text, in bytes, is in pieces, of which only as many
+	// are looked at as it takes.
 	pieces *[]byte
 	rest   uint64
 }
@@ -147,7 +147,8 @@ func (k *Key) openOnce(dst, src *byte, total, size int, trailer uint64, n Nonce,
 	return ok, last
 }
 
-// sealMany is SealPieces for a text of more than one call.
+// sealMany is SealPieces for a text of more than one call. A last piece of one
+// byte has a seam here.
 //
 //go:noinline
 func (k *Key) sealMany(dst *byte, size int, pieces [][]byte, nonce Nonce, ad AD) {
@@ -244,7 +245,7 @@ func (k *Key) openPieces(pieces [][]byte, src *byte, size int, n Nonce, ad AD) (
 	return ok
 }
 
-// openMany is OpenPieces for a text of more than one call.
+// openMany is OpenPieces for a text of more than one call, as sealMany.
 //
 //go:noinline
 func (k *Key) openMany(pieces [][]byte, src *byte, size int, nonce Nonce, ad AD) (ok bool) {

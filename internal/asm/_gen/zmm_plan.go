@@ -80,7 +80,7 @@ type zmm struct {
 	dst    reg.GPPhysical // input; kept: where the next output goes
 	src    reg.GPPhysical // input; kept: where the next text comes from
 	left   reg.GPPhysical // input; kept: bytes of text from src that are left
-	size   reg.GPPhysical // at the end: left and the trailer
+	size   reg.GPPhysical // at the end: left and the trailer; see walk and sealRuns
 	power  reg.GPPhysical // kept: the power of H of the next slot to hash
 	end    reg.GPPhysical // kept: just behind H¹ in the table for long texts
 	slots  reg.GPPhysical // kept: slots behind those of this group
