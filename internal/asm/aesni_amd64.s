@@ -804,7 +804,7 @@ block:
 
 // func aesniSeal(k *byte, long *byte, dst *byte, src *byte, size uint64, trailer uint64, nonceLo uint64, nonceHi uint64, adLo uint64, adHi uint64, adBits uint64, textBits uint64, s *byte)
 // Requires: AES, AVX, CMOV, PCLMULQDQ
-TEXT ·aesniSeal(SB), NOSPLIT, $160-104
+TEXT ·aesniSeal(SB), NOSPLIT, $176-104
 	LEAQ    56(SP), R9
 	ANDQ    $-64, R9
 	MOVQ    k+0(FP), R8
@@ -825,13 +825,15 @@ TEXT ·aesniSeal(SB), NOSPLIT, $160-104
 	JBE     short
 	LEAQ    63(R12), R10
 	SHRQ    $0x04, R10
+	VMOVDQU -16(SI)(DX*1), X12
+	VMOVDQU X12, 64(R9)
 	MOVQ    SI, R13
 
 first_batch:
 	MOVQ       long+8(FP), BX
 	ADDQ       $0x00000410, BX
-	MOVQ       BX, 120(SP)
-	MOVQ       120(SP), BX
+	MOVQ       BX, 136(SP)
+	MOVQ       136(SP), BX
 	MOVQ       1136(BX), CX
 	MOVQ       R10, AX
 	SUBQ       $0x09, AX
@@ -996,22 +998,22 @@ second_batch:
 	JAE   second_batch_whole
 	CMPQ  s+96(FP), $0x00
 	JE    no_run_3
-	MOVQ  152(SP), R13
+	MOVQ  168(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_6
 
 empty_5:
-	MOVQ    136(SP), R13
+	MOVQ    152(SP), R13
 	TESTQ   R13, R13
 	JZ      no_run_3
-	MOVQ    128(SP), CX
-	ADDQ    $0x18, 128(SP)
+	MOVQ    144(SP), CX
+	ADDQ    $0x18, 144(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 136(SP)
+	SUBQ    R13, 152(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 144(SP)
-	MOVQ    R13, 152(SP)
+	MOVQ    CX, 160(SP)
+	MOVQ    R13, 168(SP)
 	TESTQ   R13, R13
 	JZ      empty_5
 
@@ -1020,9 +1022,9 @@ taken_6:
 	JNZ   seam_4
 	CMPQ  R13, $0x10
 	JB    seam_4
-	MOVQ  144(SP), SI
+	MOVQ  160(SP), SI
 	MOVQ  R13, DX
-	MOVQ  $0x00000000, 152(SP)
+	MOVQ  $0x00000000, 168(SP)
 	JMP   second_batch
 
 seam_4:
@@ -1106,22 +1108,22 @@ less_15:
 
 moved_9:
 fill_7:
-	MOVQ  152(SP), R13
+	MOVQ  168(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_17
 
 empty_16:
-	MOVQ    136(SP), R13
+	MOVQ    152(SP), R13
 	TESTQ   R13, R13
 	JZ      filled_8
-	MOVQ    128(SP), CX
-	ADDQ    $0x18, 128(SP)
+	MOVQ    144(SP), CX
+	ADDQ    $0x18, 144(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 136(SP)
+	SUBQ    R13, 152(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 144(SP)
-	MOVQ    R13, 152(SP)
+	MOVQ    CX, 160(SP)
+	MOVQ    R13, 168(SP)
 	TESTQ   R13, R13
 	JZ      empty_16
 
@@ -1130,9 +1132,9 @@ taken_17:
 	SUBQ    DX, CX
 	CMPQ    R13, CX
 	CMOVQHI CX, R13
-	MOVQ    144(SP), SI
-	ADDQ    R13, 144(SP)
-	SUBQ    R13, 152(SP)
+	MOVQ    160(SP), SI
+	ADDQ    R13, 160(SP)
+	SUBQ    R13, 168(SP)
 	LEAQ    (DI)(DX*1), AX
 	ADDQ    R13, DX
 	CMPQ    SI, AX
@@ -1449,7 +1451,7 @@ ten_rounds_26:
 	SUBQ        $0x00000080, DX
 	ADDQ        $0x00000080, BX
 	SUBQ        $0x00000008, R10
-	CMPQ        BX, 120(SP)
+	CMPQ        BX, 136(SP)
 	JNE         within_group_27
 	VPXOR       X11, X9, X15
 	VPXOR       X15, X10, X10
@@ -1461,7 +1463,7 @@ ten_rounds_26:
 	VPSHUFD     $0x4e, X10, X14
 	VPXOR       X14, X11, X11
 	VPXOR       X15, X11, X11
-	MOVQ        120(SP), BX
+	MOVQ        136(SP), BX
 	MOVQ        1136(BX), CX
 	MOVQ        R10, AX
 	SUBQ        $0x09, AX
@@ -1728,7 +1730,7 @@ ten_rounds_29:
 	SUBQ        $0x00000080, DX
 	ADDQ        $0x00000080, BX
 	SUBQ        $0x00000008, R10
-	CMPQ        BX, 120(SP)
+	CMPQ        BX, 136(SP)
 	JNE         within_group_30
 	VPXOR       X11, X9, X15
 	VPXOR       X15, X10, X10
@@ -1740,7 +1742,7 @@ ten_rounds_29:
 	VPSHUFD     $0x4e, X10, X14
 	VPXOR       X14, X11, X11
 	VPXOR       X15, X11, X11
-	MOVQ        120(SP), BX
+	MOVQ        136(SP), BX
 	MOVQ        1136(BX), CX
 	MOVQ        R10, AX
 	SUBQ        $0x09, AX
@@ -1763,22 +1765,22 @@ within_group_30:
 run_end:
 	CMPQ  s+96(FP), $0x00
 	JE    no_run_31
-	MOVQ  152(SP), R13
+	MOVQ  168(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_34
 
 empty_33:
-	MOVQ    136(SP), R13
+	MOVQ    152(SP), R13
 	TESTQ   R13, R13
 	JZ      no_run_31
-	MOVQ    128(SP), CX
-	ADDQ    $0x18, 128(SP)
+	MOVQ    144(SP), CX
+	ADDQ    $0x18, 144(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 136(SP)
+	SUBQ    R13, 152(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 144(SP)
-	MOVQ    R13, 152(SP)
+	MOVQ    CX, 160(SP)
+	MOVQ    R13, 168(SP)
 	TESTQ   R13, R13
 	JZ      empty_33
 
@@ -1787,9 +1789,9 @@ taken_34:
 	JNZ   seam_32
 	CMPQ  R13, $0x10
 	JB    seam_32
-	MOVQ  144(SP), SI
+	MOVQ  160(SP), SI
 	MOVQ  R13, DX
-	MOVQ  $0x00000000, 152(SP)
+	MOVQ  $0x00000000, 168(SP)
 	JMP   next
 
 seam_32:
@@ -1873,22 +1875,22 @@ less_43:
 
 moved_37:
 fill_35:
-	MOVQ  152(SP), R13
+	MOVQ  168(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_45
 
 empty_44:
-	MOVQ    136(SP), R13
+	MOVQ    152(SP), R13
 	TESTQ   R13, R13
 	JZ      filled_36
-	MOVQ    128(SP), CX
-	ADDQ    $0x18, 128(SP)
+	MOVQ    144(SP), CX
+	ADDQ    $0x18, 144(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 136(SP)
+	SUBQ    R13, 152(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 144(SP)
-	MOVQ    R13, 152(SP)
+	MOVQ    CX, 160(SP)
+	MOVQ    R13, 168(SP)
 	TESTQ   R13, R13
 	JZ      empty_44
 
@@ -1897,9 +1899,9 @@ taken_45:
 	SUBQ    DX, CX
 	CMPQ    R13, CX
 	CMOVQHI CX, R13
-	MOVQ    144(SP), SI
-	ADDQ    R13, 144(SP)
-	SUBQ    R13, 152(SP)
+	MOVQ    160(SP), SI
+	ADDQ    R13, 160(SP)
+	SUBQ    R13, 168(SP)
 	LEAQ    (DI)(DX*1), AX
 	ADDQ    R13, DX
 	CMPQ    SI, AX
@@ -2018,9 +2020,13 @@ rest:
 	ANDQ    $-16, AX
 	MOVQ    DX, R13
 	SUBQ    AX, R13
+	LEAQ    -16(SI)(DX*1), CX
+	LEAQ    64(R9), R10
+	CMPQ    s+96(FP), $0x00
+	CMOVQEQ R10, CX
 	LEAQ    aesniWindow<>+0(SB), R10
 	SUBQ    R13, R10
-	VMOVDQU -16(SI)(DX*1), X12
+	VMOVDQU (CX), X12
 	VPSHUFB 32(R10), X12, X12
 	MOVBLZX trailer+40(FP), CX
 	VMOVD   CX, X13
@@ -3795,11 +3801,11 @@ rest_0:
 
 stream:
 	MOVQ  56(AX), CX
-	MOVQ  CX, 128(SP)
+	MOVQ  CX, 144(SP)
 	MOVQ  64(AX), CX
-	MOVQ  CX, 136(SP)
-	XORL  CX, CX
 	MOVQ  CX, 152(SP)
+	XORL  CX, CX
+	MOVQ  CX, 168(SP)
 	MOVQ  32(AX), R10
 	ADDQ  $0x0f, R10
 	SHRQ  $0x04, R10
@@ -3811,22 +3817,22 @@ stream:
 	JAE   whole_76
 	CMPQ  DX, $0x10
 	JA    seam_77
-	MOVQ  152(SP), R13
+	MOVQ  168(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_79
 
 empty_78:
-	MOVQ    136(SP), R13
+	MOVQ    152(SP), R13
 	TESTQ   R13, R13
 	JZ      seam_77
-	MOVQ    128(SP), CX
-	ADDQ    $0x18, 128(SP)
+	MOVQ    144(SP), CX
+	ADDQ    $0x18, 144(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 136(SP)
+	SUBQ    R13, 152(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 144(SP)
-	MOVQ    R13, 152(SP)
+	MOVQ    CX, 160(SP)
+	MOVQ    R13, 168(SP)
 	TESTQ   R13, R13
 	JZ      empty_78
 
@@ -3869,12 +3875,12 @@ less_83:
 	MOVB  CL, (DI)
 
 moved_80:
-	MOVQ    144(SP), SI
+	MOVQ    160(SP), SI
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (DI)(DX*1)
 	SUBQ    DX, SI
-	ADDQ    152(SP), DX
-	MOVQ    $0x00000000, 152(SP)
+	ADDQ    168(SP), DX
+	MOVQ    $0x00000000, 168(SP)
 	MOVQ    DI, R13
 	JMP     first_batch
 
@@ -3959,22 +3965,22 @@ less_92:
 
 moved_86:
 fill_84:
-	MOVQ  152(SP), R13
+	MOVQ  168(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_94
 
 empty_93:
-	MOVQ    136(SP), R13
+	MOVQ    152(SP), R13
 	TESTQ   R13, R13
 	JZ      filled_85
-	MOVQ    128(SP), CX
-	ADDQ    $0x18, 128(SP)
+	MOVQ    144(SP), CX
+	ADDQ    $0x18, 144(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 136(SP)
+	SUBQ    R13, 152(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 144(SP)
-	MOVQ    R13, 152(SP)
+	MOVQ    CX, 160(SP)
+	MOVQ    R13, 168(SP)
 	TESTQ   R13, R13
 	JZ      empty_93
 
@@ -3983,9 +3989,9 @@ taken_94:
 	SUBQ    DX, CX
 	CMPQ    R13, CX
 	CMOVQHI CX, R13
-	MOVQ    144(SP), SI
-	ADDQ    R13, 144(SP)
-	SUBQ    R13, 152(SP)
+	MOVQ    160(SP), SI
+	ADDQ    R13, 160(SP)
+	SUBQ    R13, 168(SP)
 	LEAQ    (DI)(DX*1), AX
 	ADDQ    R13, DX
 	CMPQ    SI, AX
@@ -4083,8 +4089,8 @@ continue:
 	VMOVDQU    (AX), X13
 	MOVQ       long+8(FP), BX
 	ADDQ       $0x00000410, BX
-	MOVQ       BX, 120(SP)
-	MOVQ       120(SP), BX
+	MOVQ       BX, 136(SP)
+	MOVQ       136(SP), BX
 	MOVQ       1136(BX), CX
 	MOVQ       R10, AX
 	SUBQ       $0x09, AX
@@ -4180,22 +4186,22 @@ less_110:
 
 moved_104:
 fill_102:
-	MOVQ  152(SP), R13
+	MOVQ  168(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_112
 
 empty_111:
-	MOVQ    136(SP), R13
+	MOVQ    152(SP), R13
 	TESTQ   R13, R13
 	JZ      filled_103
-	MOVQ    128(SP), CX
-	ADDQ    $0x18, 128(SP)
+	MOVQ    144(SP), CX
+	ADDQ    $0x18, 144(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 136(SP)
+	SUBQ    R13, 152(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 144(SP)
-	MOVQ    R13, 152(SP)
+	MOVQ    CX, 160(SP)
+	MOVQ    R13, 168(SP)
 	TESTQ   R13, R13
 	JZ      empty_111
 
@@ -4204,9 +4210,9 @@ taken_112:
 	SUBQ    DX, CX
 	CMPQ    R13, CX
 	CMOVQHI CX, R13
-	MOVQ    144(SP), SI
-	ADDQ    R13, 144(SP)
-	SUBQ    R13, 152(SP)
+	MOVQ    160(SP), SI
+	ADDQ    R13, 160(SP)
+	SUBQ    R13, 168(SP)
 	LEAQ    (DI)(DX*1), AX
 	ADDQ    R13, DX
 	CMPQ    SI, AX
@@ -5476,7 +5482,7 @@ finish:
 
 // func aesniOpen(k *byte, long *byte, dst *byte, src *byte, size uint64, trailer uint64, nonceLo uint64, nonceHi uint64, adLo uint64, adHi uint64, adBits uint64, textBits uint64, s *byte) (ok uint64, last uint64)
 // Requires: AES, AVX, CMOV, PCLMULQDQ
-TEXT ·aesniOpen(SB), NOSPLIT, $376-120
+TEXT ·aesniOpen(SB), NOSPLIT, $392-120
 	LEAQ    56(SP), R9
 	ANDQ    $-64, R9
 	MOVQ    k+0(FP), R8
@@ -5499,12 +5505,14 @@ TEXT ·aesniOpen(SB), NOSPLIT, $376-120
 	JBE     short
 	LEAQ    63(R12), R10
 	SHRQ    $0x04, R10
+	VMOVDQU -16(SI)(R12*1), X12
+	VMOVDQU X12, 64(R9)
 
 first_batch:
 	MOVQ       long+8(FP), BX
 	ADDQ       $0x00000410, BX
-	MOVQ       BX, 120(SP)
-	MOVQ       120(SP), BX
+	MOVQ       BX, 136(SP)
+	MOVQ       136(SP), BX
 	MOVQ       1136(BX), CX
 	MOVQ       R10, AX
 	SUBQ       $0x09, AX
@@ -5722,7 +5730,7 @@ ten_rounds_146:
 	SUBQ        $0x00000060, DX
 	ADDQ        $0x00000080, BX
 	SUBQ        $0x00000008, R10
-	CMPQ        BX, 120(SP)
+	CMPQ        BX, 136(SP)
 	JNE         within_group_147
 	VPXOR       X11, X9, X15
 	VPXOR       X15, X10, X10
@@ -5738,14 +5746,14 @@ ten_rounds_146:
 	JNZ         more_slots_148
 	CMPQ        s+96(FP), $0x00
 	JE          no_seam_149
-	CMPQ        344(SP), $0x00
+	CMPQ        360(SP), $0x00
 	JE          no_seam_149
-	LEAQ        216(SP), AX
+	LEAQ        232(SP), AX
 	ANDQ        $-64, AX
-	MOVQ        344(SP), DX
-	MOVQ        $0x00000000, 344(SP)
-	MOVQ        352(SP), DI
-	MOVQ        360(SP), R13
+	MOVQ        360(SP), DX
+	MOVQ        $0x00000000, 360(SP)
+	MOVQ        368(SP), DI
+	MOVQ        376(SP), R13
 
 move_out_150:
 	SUBQ    R13, DX
@@ -5830,31 +5838,31 @@ moved_152:
 	ADDQ  R13, AX
 	TESTQ DX, DX
 	JZ    moved_out_151
-	MOVQ  152(SP), R13
+	MOVQ  168(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_160
 
 empty_159:
-	MOVQ    136(SP), R13
+	MOVQ    152(SP), R13
 	TESTQ   R13, R13
 	JZ      moved_out_151
-	MOVQ    128(SP), CX
-	ADDQ    $0x18, 128(SP)
+	MOVQ    144(SP), CX
+	ADDQ    $0x18, 144(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 136(SP)
+	SUBQ    R13, 152(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 144(SP)
-	MOVQ    R13, 152(SP)
+	MOVQ    CX, 160(SP)
+	MOVQ    R13, 168(SP)
 	TESTQ   R13, R13
 	JZ      empty_159
 
 taken_160:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
-	MOVQ    144(SP), DI
-	ADDQ    R13, 144(SP)
-	SUBQ    R13, 152(SP)
+	MOVQ    160(SP), DI
+	ADDQ    R13, 160(SP)
+	SUBQ    R13, 168(SP)
 	JMP     move_out_150
 
 moved_out_151:
@@ -5866,7 +5874,7 @@ no_seam_149:
 	RET
 
 more_slots_148:
-	MOVQ       120(SP), BX
+	MOVQ       136(SP), BX
 	MOVQ       1136(BX), CX
 	MOVQ       R10, AX
 	SUBQ       $0x09, AX
@@ -6133,7 +6141,7 @@ ten_rounds_162:
 	SUBQ        $0x00000080, DX
 	ADDQ        $0x00000080, BX
 	SUBQ        $0x00000008, R10
-	CMPQ        BX, 120(SP)
+	CMPQ        BX, 136(SP)
 	JNE         within_group_163
 	VPXOR       X11, X9, X15
 	VPXOR       X15, X10, X10
@@ -6149,14 +6157,14 @@ ten_rounds_162:
 	JNZ         more_slots_164
 	CMPQ        s+96(FP), $0x00
 	JE          no_seam_165
-	CMPQ        344(SP), $0x00
+	CMPQ        360(SP), $0x00
 	JE          no_seam_165
-	LEAQ        216(SP), AX
+	LEAQ        232(SP), AX
 	ANDQ        $-64, AX
-	MOVQ        344(SP), DX
-	MOVQ        $0x00000000, 344(SP)
-	MOVQ        352(SP), DI
-	MOVQ        360(SP), R13
+	MOVQ        360(SP), DX
+	MOVQ        $0x00000000, 360(SP)
+	MOVQ        368(SP), DI
+	MOVQ        376(SP), R13
 
 move_out_166:
 	SUBQ    R13, DX
@@ -6241,31 +6249,31 @@ moved_168:
 	ADDQ  R13, AX
 	TESTQ DX, DX
 	JZ    moved_out_167
-	MOVQ  152(SP), R13
+	MOVQ  168(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_176
 
 empty_175:
-	MOVQ    136(SP), R13
+	MOVQ    152(SP), R13
 	TESTQ   R13, R13
 	JZ      moved_out_167
-	MOVQ    128(SP), CX
-	ADDQ    $0x18, 128(SP)
+	MOVQ    144(SP), CX
+	ADDQ    $0x18, 144(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 136(SP)
+	SUBQ    R13, 152(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 144(SP)
-	MOVQ    R13, 152(SP)
+	MOVQ    CX, 160(SP)
+	MOVQ    R13, 168(SP)
 	TESTQ   R13, R13
 	JZ      empty_175
 
 taken_176:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
-	MOVQ    144(SP), DI
-	ADDQ    R13, 144(SP)
-	SUBQ    R13, 152(SP)
+	MOVQ    160(SP), DI
+	ADDQ    R13, 160(SP)
+	SUBQ    R13, 168(SP)
 	JMP     move_out_166
 
 moved_out_167:
@@ -6277,7 +6285,7 @@ no_seam_165:
 	RET
 
 more_slots_164:
-	MOVQ       120(SP), BX
+	MOVQ       136(SP), BX
 	MOVQ       1136(BX), CX
 	MOVQ       R10, AX
 	SUBQ       $0x09, AX
@@ -6300,16 +6308,16 @@ within_group_163:
 run_end:
 	CMPQ  s+96(FP), $0x00
 	JE    no_run_177
-	CMPQ  344(SP), $0x00
+	CMPQ  360(SP), $0x00
 	JE    whole_178
 	TESTQ DX, DX
 	JNZ   no_run_177
-	LEAQ  216(SP), AX
+	LEAQ  232(SP), AX
 	ANDQ  $-64, AX
-	MOVQ  344(SP), DX
-	MOVQ  $0x00000000, 344(SP)
-	MOVQ  352(SP), DI
-	MOVQ  360(SP), R13
+	MOVQ  360(SP), DX
+	MOVQ  $0x00000000, 360(SP)
+	MOVQ  368(SP), DI
+	MOVQ  376(SP), R13
 
 move_out_180:
 	SUBQ    R13, DX
@@ -6394,74 +6402,74 @@ moved_182:
 	ADDQ  R13, AX
 	TESTQ DX, DX
 	JZ    moved_out_181
-	MOVQ  152(SP), R13
+	MOVQ  168(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_190
 
 empty_189:
-	MOVQ    136(SP), R13
+	MOVQ    152(SP), R13
 	TESTQ   R13, R13
 	JZ      moved_out_181
-	MOVQ    128(SP), CX
-	ADDQ    $0x18, 128(SP)
+	MOVQ    144(SP), CX
+	ADDQ    $0x18, 144(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 136(SP)
+	SUBQ    R13, 152(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 144(SP)
-	MOVQ    R13, 152(SP)
+	MOVQ    CX, 160(SP)
+	MOVQ    R13, 168(SP)
 	TESTQ   R13, R13
 	JZ      empty_189
 
 taken_190:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
-	MOVQ    144(SP), DI
-	ADDQ    R13, 144(SP)
-	SUBQ    R13, 152(SP)
+	MOVQ    160(SP), DI
+	ADDQ    R13, 160(SP)
+	SUBQ    R13, 168(SP)
 	JMP     move_out_180
 
 moved_out_181:
 	JMP next
 
 whole_178:
-	MOVQ  152(SP), R13
+	MOVQ  168(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_192
 
 empty_191:
-	MOVQ    136(SP), R13
+	MOVQ    152(SP), R13
 	TESTQ   R13, R13
 	JZ      no_run_177
-	MOVQ    128(SP), CX
-	ADDQ    $0x18, 128(SP)
+	MOVQ    144(SP), CX
+	ADDQ    $0x18, 144(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 136(SP)
+	SUBQ    R13, 152(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 144(SP)
-	MOVQ    R13, 152(SP)
+	MOVQ    CX, 160(SP)
+	MOVQ    R13, 168(SP)
 	TESTQ   R13, R13
 	JZ      empty_191
 
 taken_192:
 	TESTQ DX, DX
 	JNZ   seam_179
-	MOVQ  144(SP), DI
+	MOVQ  160(SP), DI
 	MOVQ  R13, DX
-	MOVQ  $0x00000000, 152(SP)
+	MOVQ  $0x00000000, 168(SP)
 	JMP   next
 
 seam_179:
-	MOVQ    DI, 352(SP)
-	MOVQ    DX, 360(SP)
+	MOVQ    DI, 368(SP)
+	MOVQ    DX, 376(SP)
+	ADDQ    168(SP), DX
 	ADDQ    152(SP), DX
-	ADDQ    136(SP), DX
 	MOVL    $0x00000080, CX
 	CMPQ    DX, CX
 	CMOVQHI CX, DX
-	MOVQ    DX, 344(SP)
-	LEAQ    216(SP), DI
+	MOVQ    DX, 360(SP)
+	LEAQ    232(SP), DI
 	ANDQ    $-64, DI
 	JMP     next
 
@@ -6474,14 +6482,18 @@ no_run_177:
 	ANDQ    $-16, AX
 	MOVQ    DX, R13
 	SUBQ    AX, R13
-	MOVQ    R13, CX
 	MOVQ    R12, R13
 	SUBQ    AX, R13
+	LEAQ    -16(SI)(R12*1), CX
+	LEAQ    64(R9), R10
+	CMPQ    s+96(FP), $0x00
+	CMOVQEQ R10, CX
 	LEAQ    aesniWindow<>+0(SB), R10
 	SUBQ    R13, R10
-	VMOVDQU -16(SI)(R12*1), X12
+	VMOVDQU (CX), X12
 	VPSHUFB 32(R10), X12, X12
-	MOVQ    CX, R13
+	MOVQ    DX, R13
+	SUBQ    AX, R13
 	VMOVDQU X12, 32(R9)
 	CMPQ    R12, $0x00000040
 	JHI     upper_half_193
@@ -6608,12 +6620,12 @@ one_byte_205:
 	JMP   stored_202
 
 whole_203:
-	LEAQ      aesniWindow<>+0(SB), AX
-	VMOVDQU   (AX)(R13*1), X12
-	VPSHUFB   X12, X0, X0
-	VMOVDQU   -16(DI)(DX*1), X13
-	VPBLENDVB X12, X13, X0, X0
-	VMOVDQU   X0, -16(DI)(DX*1)
+	LEAQ    aesniWindow<>+0(SB), AX
+	ADDQ    R13, AX
+	VPSHUFB (AX), X0, X0
+	VPSHUFB 16(AX), X13, X13
+	VPXOR   X13, X0, X0
+	VMOVDQU X0, -16(DI)(DX*1)
 
 stored_202:
 	CMPQ    trailer+40(FP), $0x00
@@ -6706,10 +6718,10 @@ ten_rounds_208:
 	VAESENCLAST X15, X1, X1
 	VMOVDQU     X1, 32(R9)
 	LEAQ        aesniWindow<>+0(SB), AX
-	VMOVDQU     (AX)(R13*1), X12
-	VPSHUFB     X12, X1, X1
-	VMOVDQU     -16(DI)(DX*1), X13
-	VPBLENDVB   X12, X13, X1, X1
+	ADDQ        R13, AX
+	VPSHUFB     (AX), X1, X1
+	VPSHUFB     16(AX), X0, X0
+	VPXOR       X0, X1, X1
 	VMOVDQU     X1, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
 	JE          no_trailer_210
@@ -6828,10 +6840,10 @@ ten_rounds_212:
 	VAESENCLAST X15, X2, X2
 	VMOVDQU     X2, 32(R9)
 	LEAQ        aesniWindow<>+0(SB), AX
-	VMOVDQU     (AX)(R13*1), X12
-	VPSHUFB     X12, X2, X2
-	VMOVDQU     -16(DI)(DX*1), X13
-	VPBLENDVB   X12, X13, X2, X2
+	ADDQ        R13, AX
+	VPSHUFB     (AX), X2, X2
+	VPSHUFB     16(AX), X1, X1
+	VPXOR       X1, X2, X2
 	VMOVDQU     X2, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
 	JE          no_trailer_214
@@ -6976,10 +6988,10 @@ ten_rounds_216:
 	VAESENCLAST X15, X3, X3
 	VMOVDQU     X3, 32(R9)
 	LEAQ        aesniWindow<>+0(SB), AX
-	VMOVDQU     (AX)(R13*1), X12
-	VPSHUFB     X12, X3, X3
-	VMOVDQU     -16(DI)(DX*1), X13
-	VPBLENDVB   X12, X13, X3, X3
+	ADDQ        R13, AX
+	VPSHUFB     (AX), X3, X3
+	VPSHUFB     16(AX), X2, X2
+	VPXOR       X2, X3, X3
 	VMOVDQU     X3, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
 	JE          no_trailer_218
@@ -7151,10 +7163,10 @@ ten_rounds_220:
 	VAESENCLAST X15, X4, X4
 	VMOVDQU     X4, 32(R9)
 	LEAQ        aesniWindow<>+0(SB), AX
-	VMOVDQU     (AX)(R13*1), X12
-	VPSHUFB     X12, X4, X4
-	VMOVDQU     -16(DI)(DX*1), X13
-	VPBLENDVB   X12, X13, X4, X4
+	ADDQ        R13, AX
+	VPSHUFB     (AX), X4, X4
+	VPSHUFB     16(AX), X3, X3
+	VPXOR       X3, X4, X4
 	VMOVDQU     X4, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
 	JE          no_trailer_222
@@ -7352,10 +7364,10 @@ ten_rounds_224:
 	VAESENCLAST X15, X5, X5
 	VMOVDQU     X5, 32(R9)
 	LEAQ        aesniWindow<>+0(SB), AX
-	VMOVDQU     (AX)(R13*1), X12
-	VPSHUFB     X12, X5, X5
-	VMOVDQU     -16(DI)(DX*1), X13
-	VPBLENDVB   X12, X13, X5, X5
+	ADDQ        R13, AX
+	VPSHUFB     (AX), X5, X5
+	VPSHUFB     16(AX), X4, X4
+	VPXOR       X4, X5, X5
 	VMOVDQU     X5, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
 	JE          no_trailer_226
@@ -7580,10 +7592,10 @@ ten_rounds_228:
 	VAESENCLAST X15, X6, X6
 	VMOVDQU     X6, 32(R9)
 	LEAQ        aesniWindow<>+0(SB), AX
-	VMOVDQU     (AX)(R13*1), X12
-	VPSHUFB     X12, X6, X6
-	VMOVDQU     -16(DI)(DX*1), X13
-	VPBLENDVB   X12, X13, X6, X6
+	ADDQ        R13, AX
+	VPSHUFB     (AX), X6, X6
+	VPSHUFB     16(AX), X5, X5
+	VPXOR       X5, X6, X6
 	VMOVDQU     X6, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
 	JE          no_trailer_230
@@ -7834,10 +7846,10 @@ ten_rounds_232:
 	VAESENCLAST X15, X7, X7
 	VMOVDQU     X7, 32(R9)
 	LEAQ        aesniWindow<>+0(SB), AX
-	VMOVDQU     (AX)(R13*1), X12
-	VPSHUFB     X12, X7, X7
-	VMOVDQU     -16(DI)(DX*1), X13
-	VPBLENDVB   X12, X13, X7, X7
+	ADDQ        R13, AX
+	VPSHUFB     (AX), X7, X7
+	VPSHUFB     16(AX), X6, X6
+	VPXOR       X6, X7, X7
 	VMOVDQU     X7, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
 	JE          no_trailer_234
@@ -7849,12 +7861,12 @@ no_trailer_234:
 
 stream:
 	MOVQ    56(AX), CX
-	MOVQ    CX, 128(SP)
+	MOVQ    CX, 144(SP)
 	MOVQ    64(AX), CX
-	MOVQ    CX, 136(SP)
-	XORL    CX, CX
 	MOVQ    CX, 152(SP)
-	MOVQ    CX, 344(SP)
+	XORL    CX, CX
+	MOVQ    CX, 168(SP)
+	MOVQ    CX, 360(SP)
 	MOVQ    32(AX), R10
 	ADDQ    $0x0f, R10
 	SHRQ    $0x04, R10
@@ -7864,15 +7876,15 @@ stream:
 	ADDQ    $0x02, R10
 	CMPQ    DX, $0x00000060
 	JAE     first_batch
-	MOVQ    DI, 352(SP)
-	MOVQ    DX, 360(SP)
+	MOVQ    DI, 368(SP)
+	MOVQ    DX, 376(SP)
+	ADDQ    168(SP), DX
 	ADDQ    152(SP), DX
-	ADDQ    136(SP), DX
 	MOVL    $0x00000060, CX
 	CMPQ    DX, CX
 	CMOVQHI CX, DX
-	MOVQ    DX, 344(SP)
-	LEAQ    216(SP), DI
+	MOVQ    DX, 360(SP)
+	LEAQ    232(SP), DI
 	ANDQ    $-64, DI
 	JMP     first_batch
 
@@ -7883,8 +7895,8 @@ continue:
 	VMOVDQU    (AX), X13
 	MOVQ       long+8(FP), BX
 	ADDQ       $0x00000410, BX
-	MOVQ       BX, 120(SP)
-	MOVQ       120(SP), BX
+	MOVQ       BX, 136(SP)
+	MOVQ       136(SP), BX
 	MOVQ       1136(BX), CX
 	MOVQ       R10, AX
 	SUBQ       $0x09, AX
@@ -7920,14 +7932,14 @@ short:
 	SUBQ       AX, R13
 	CMPQ       R12, $0x10
 	JB         short_block
-	MOVQ       R13, CX
 	MOVQ       R12, R13
 	SUBQ       AX, R13
 	LEAQ       aesniWindow<>+0(SB), R10
 	SUBQ       R13, R10
 	VMOVDQU    -16(SI)(R12*1), X12
 	VPSHUFB    32(R10), X12, X12
-	MOVQ       CX, R13
+	MOVQ       DX, R13
+	SUBQ       AX, R13
 	JMP        short_loaded
 
 short_block:
@@ -8142,12 +8154,12 @@ one_byte_251:
 	JMP   stored_248
 
 whole_249:
-	LEAQ      aesniWindow<>+0(SB), AX
-	VMOVDQU   (AX)(R13*1), X12
-	VPSHUFB   X12, X2, X2
-	VMOVDQU   -16(DI)(DX*1), X13
-	VPBLENDVB X12, X13, X2, X2
-	VMOVDQU   X2, -16(DI)(DX*1)
+	LEAQ    aesniWindow<>+0(SB), AX
+	ADDQ    R13, AX
+	VPSHUFB (AX), X2, X2
+	VPSHUFB 16(AX), X13, X13
+	VPXOR   X13, X2, X2
+	VMOVDQU X2, -16(DI)(DX*1)
 
 stored_248:
 	CMPQ    trailer+40(FP), $0x00
@@ -8252,10 +8264,10 @@ ten_rounds_254:
 	VAESENCLAST X15, X3, X3
 	VMOVDQU     X3, 32(R9)
 	LEAQ        aesniWindow<>+0(SB), AX
-	VMOVDQU     (AX)(R13*1), X12
-	VPSHUFB     X12, X3, X3
-	VMOVDQU     -16(DI)(DX*1), X13
-	VPBLENDVB   X12, X13, X3, X3
+	ADDQ        R13, AX
+	VPSHUFB     (AX), X3, X3
+	VPSHUFB     16(AX), X2, X2
+	VPXOR       X2, X3, X3
 	VMOVDQU     X3, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
 	JE          no_trailer_256
@@ -8386,10 +8398,10 @@ ten_rounds_258:
 	VAESENCLAST X15, X4, X4
 	VMOVDQU     X4, 32(R9)
 	LEAQ        aesniWindow<>+0(SB), AX
-	VMOVDQU     (AX)(R13*1), X12
-	VPSHUFB     X12, X4, X4
-	VMOVDQU     -16(DI)(DX*1), X13
-	VPBLENDVB   X12, X13, X4, X4
+	ADDQ        R13, AX
+	VPSHUFB     (AX), X4, X4
+	VPSHUFB     16(AX), X3, X3
+	VPXOR       X3, X4, X4
 	VMOVDQU     X4, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
 	JE          no_trailer_260
@@ -8547,10 +8559,10 @@ ten_rounds_262:
 	VAESENCLAST X15, X5, X5
 	VMOVDQU     X5, 32(R9)
 	LEAQ        aesniWindow<>+0(SB), AX
-	VMOVDQU     (AX)(R13*1), X12
-	VPSHUFB     X12, X5, X5
-	VMOVDQU     -16(DI)(DX*1), X13
-	VPBLENDVB   X12, X13, X5, X5
+	ADDQ        R13, AX
+	VPSHUFB     (AX), X5, X5
+	VPSHUFB     16(AX), X4, X4
+	VPXOR       X4, X5, X5
 	VMOVDQU     X5, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
 	JE          no_trailer_264
@@ -8735,10 +8747,10 @@ ten_rounds_266:
 	VAESENCLAST X15, X6, X6
 	VMOVDQU     X6, 32(R9)
 	LEAQ        aesniWindow<>+0(SB), AX
-	VMOVDQU     (AX)(R13*1), X12
-	VPSHUFB     X12, X6, X6
-	VMOVDQU     -16(DI)(DX*1), X13
-	VPBLENDVB   X12, X13, X6, X6
+	ADDQ        R13, AX
+	VPSHUFB     (AX), X6, X6
+	VPSHUFB     16(AX), X5, X5
+	VPXOR       X5, X6, X6
 	VMOVDQU     X6, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
 	JE          no_trailer_268
@@ -8950,10 +8962,10 @@ ten_rounds_270:
 	VAESENCLAST X15, X7, X7
 	VMOVDQU     X7, 32(R9)
 	LEAQ        aesniWindow<>+0(SB), AX
-	VMOVDQU     (AX)(R13*1), X12
-	VPSHUFB     X12, X7, X7
-	VMOVDQU     -16(DI)(DX*1), X13
-	VPBLENDVB   X12, X13, X7, X7
+	ADDQ        R13, AX
+	VPSHUFB     (AX), X7, X7
+	VPSHUFB     16(AX), X6, X6
+	VPXOR       X6, X7, X7
 	VMOVDQU     X7, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
 	JE          no_trailer_272
@@ -8992,14 +9004,14 @@ finish_short:
 finish:
 	CMPQ s+96(FP), $0x00
 	JE   no_seam_273
-	CMPQ 344(SP), $0x00
+	CMPQ 360(SP), $0x00
 	JE   no_seam_273
-	LEAQ 216(SP), AX
+	LEAQ 232(SP), AX
 	ANDQ $-64, AX
-	MOVQ 344(SP), DX
-	MOVQ $0x00000000, 344(SP)
-	MOVQ 352(SP), DI
-	MOVQ 360(SP), R13
+	MOVQ 360(SP), DX
+	MOVQ $0x00000000, 360(SP)
+	MOVQ 368(SP), DI
+	MOVQ 376(SP), R13
 
 move_out_274:
 	SUBQ    R13, DX
@@ -9084,31 +9096,31 @@ moved_276:
 	ADDQ  R13, AX
 	TESTQ DX, DX
 	JZ    moved_out_275
-	MOVQ  152(SP), R13
+	MOVQ  168(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_284
 
 empty_283:
-	MOVQ    136(SP), R13
+	MOVQ    152(SP), R13
 	TESTQ   R13, R13
 	JZ      moved_out_275
-	MOVQ    128(SP), CX
-	ADDQ    $0x18, 128(SP)
+	MOVQ    144(SP), CX
+	ADDQ    $0x18, 144(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 136(SP)
+	SUBQ    R13, 152(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 144(SP)
-	MOVQ    R13, 152(SP)
+	MOVQ    CX, 160(SP)
+	MOVQ    R13, 168(SP)
 	TESTQ   R13, R13
 	JZ      empty_283
 
 taken_284:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
-	MOVQ    144(SP), DI
-	ADDQ    R13, 144(SP)
-	SUBQ    R13, 152(SP)
+	MOVQ    160(SP), DI
+	ADDQ    R13, 160(SP)
+	SUBQ    R13, 168(SP)
 	JMP     move_out_274
 
 moved_out_275:

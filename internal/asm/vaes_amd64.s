@@ -862,7 +862,7 @@ block:
 
 // func vaesSeal(k *byte, long *byte, dst *byte, src *byte, size uint64, trailer uint64, nonceLo uint64, nonceHi uint64, adLo uint64, adHi uint64, adBits uint64, textBits uint64, s *byte)
 // Requires: AVX, AVX2, CMOV, PCLMULQDQ, VAES, VPCLMULQDQ
-TEXT ·vaesSeal(SB), NOSPLIT, $160-104
+TEXT ·vaesSeal(SB), NOSPLIT, $176-104
 	LEAQ    56(SP), R9
 	ANDQ    $-64, R9
 	MOVQ    k+0(FP), R8
@@ -883,13 +883,15 @@ TEXT ·vaesSeal(SB), NOSPLIT, $160-104
 	JBE     short
 	LEAQ    63(R12), R10
 	SHRQ    $0x04, R10
+	VMOVDQU -16(SI)(DX*1), X12
+	VMOVDQU X12, 64(R9)
 	MOVQ    SI, R13
 
 first_batch:
 	MOVQ           long+8(FP), BX
 	ADDQ           $0x00000410, BX
-	MOVQ           BX, 120(SP)
-	MOVQ           120(SP), BX
+	MOVQ           BX, 136(SP)
+	MOVQ           136(SP), BX
 	MOVQ           1136(BX), CX
 	MOVQ           R10, AX
 	SUBQ           $0x11, AX
@@ -1073,22 +1075,22 @@ second_batch:
 	JAE   second_batch_whole
 	CMPQ  s+96(FP), $0x00
 	JE    no_run_3
-	MOVQ  152(SP), R13
+	MOVQ  168(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_6
 
 empty_5:
-	MOVQ    136(SP), R13
+	MOVQ    152(SP), R13
 	TESTQ   R13, R13
 	JZ      no_run_3
-	MOVQ    128(SP), CX
-	ADDQ    $0x18, 128(SP)
+	MOVQ    144(SP), CX
+	ADDQ    $0x18, 144(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 136(SP)
+	SUBQ    R13, 152(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 144(SP)
-	MOVQ    R13, 152(SP)
+	MOVQ    CX, 160(SP)
+	MOVQ    R13, 168(SP)
 	TESTQ   R13, R13
 	JZ      empty_5
 
@@ -1097,9 +1099,9 @@ taken_6:
 	JNZ   seam_4
 	CMPQ  R13, $0x10
 	JB    seam_4
-	MOVQ  144(SP), SI
+	MOVQ  160(SP), SI
 	MOVQ  R13, DX
-	MOVQ  $0x00000000, 152(SP)
+	MOVQ  $0x00000000, 168(SP)
 	JMP   second_batch
 
 seam_4:
@@ -1192,22 +1194,22 @@ less_16:
 
 moved_9:
 fill_7:
-	MOVQ  152(SP), R13
+	MOVQ  168(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_18
 
 empty_17:
-	MOVQ    136(SP), R13
+	MOVQ    152(SP), R13
 	TESTQ   R13, R13
 	JZ      filled_8
-	MOVQ    128(SP), CX
-	ADDQ    $0x18, 128(SP)
+	MOVQ    144(SP), CX
+	ADDQ    $0x18, 144(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 136(SP)
+	SUBQ    R13, 152(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 144(SP)
-	MOVQ    R13, 152(SP)
+	MOVQ    CX, 160(SP)
+	MOVQ    R13, 168(SP)
 	TESTQ   R13, R13
 	JZ      empty_17
 
@@ -1216,9 +1218,9 @@ taken_18:
 	SUBQ    DX, CX
 	CMPQ    R13, CX
 	CMOVQHI CX, R13
-	MOVQ    144(SP), SI
-	ADDQ    R13, 144(SP)
-	SUBQ    R13, 152(SP)
+	MOVQ    160(SP), SI
+	ADDQ    R13, 160(SP)
+	SUBQ    R13, 168(SP)
 	LEAQ    (DI)(DX*1), AX
 	ADDQ    R13, DX
 	CMPQ    SI, AX
@@ -1555,7 +1557,7 @@ ten_rounds_28:
 	SUBQ           $0x00000100, DX
 	ADDQ           $0x00000100, BX
 	SUBQ           $0x00000010, R10
-	CMPQ           BX, 120(SP)
+	CMPQ           BX, 136(SP)
 	JNE            within_group_29
 	VPXOR          Y11, Y9, Y15
 	VPXOR          Y15, Y10, Y10
@@ -1573,7 +1575,7 @@ ten_rounds_28:
 	VPSHUFD        $0x4e, X10, X14
 	VPXOR          X14, X11, X11
 	VPXOR          X15, X11, X11
-	MOVQ           120(SP), BX
+	MOVQ           136(SP), BX
 	MOVQ           1136(BX), CX
 	MOVQ           R10, AX
 	SUBQ           $0x11, AX
@@ -1841,7 +1843,7 @@ ten_rounds_31:
 	SUBQ           $0x00000100, DX
 	ADDQ           $0x00000100, BX
 	SUBQ           $0x00000010, R10
-	CMPQ           BX, 120(SP)
+	CMPQ           BX, 136(SP)
 	JNE            within_group_32
 	VPXOR          Y11, Y9, Y15
 	VPXOR          Y15, Y10, Y10
@@ -1859,7 +1861,7 @@ ten_rounds_31:
 	VPSHUFD        $0x4e, X10, X14
 	VPXOR          X14, X11, X11
 	VPXOR          X15, X11, X11
-	MOVQ           120(SP), BX
+	MOVQ           136(SP), BX
 	MOVQ           1136(BX), CX
 	MOVQ           R10, AX
 	SUBQ           $0x11, AX
@@ -1882,22 +1884,22 @@ within_group_32:
 run_end:
 	CMPQ  s+96(FP), $0x00
 	JE    no_run_33
-	MOVQ  152(SP), R13
+	MOVQ  168(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_36
 
 empty_35:
-	MOVQ    136(SP), R13
+	MOVQ    152(SP), R13
 	TESTQ   R13, R13
 	JZ      no_run_33
-	MOVQ    128(SP), CX
-	ADDQ    $0x18, 128(SP)
+	MOVQ    144(SP), CX
+	ADDQ    $0x18, 144(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 136(SP)
+	SUBQ    R13, 152(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 144(SP)
-	MOVQ    R13, 152(SP)
+	MOVQ    CX, 160(SP)
+	MOVQ    R13, 168(SP)
 	TESTQ   R13, R13
 	JZ      empty_35
 
@@ -1906,9 +1908,9 @@ taken_36:
 	JNZ   seam_34
 	CMPQ  R13, $0x10
 	JB    seam_34
-	MOVQ  144(SP), SI
+	MOVQ  160(SP), SI
 	MOVQ  R13, DX
-	MOVQ  $0x00000000, 152(SP)
+	MOVQ  $0x00000000, 168(SP)
 	JMP   next
 
 seam_34:
@@ -2001,22 +2003,22 @@ less_46:
 
 moved_39:
 fill_37:
-	MOVQ  152(SP), R13
+	MOVQ  168(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_48
 
 empty_47:
-	MOVQ    136(SP), R13
+	MOVQ    152(SP), R13
 	TESTQ   R13, R13
 	JZ      filled_38
-	MOVQ    128(SP), CX
-	ADDQ    $0x18, 128(SP)
+	MOVQ    144(SP), CX
+	ADDQ    $0x18, 144(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 136(SP)
+	SUBQ    R13, 152(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 144(SP)
-	MOVQ    R13, 152(SP)
+	MOVQ    CX, 160(SP)
+	MOVQ    R13, 168(SP)
 	TESTQ   R13, R13
 	JZ      empty_47
 
@@ -2025,9 +2027,9 @@ taken_48:
 	SUBQ    DX, CX
 	CMPQ    R13, CX
 	CMOVQHI CX, R13
-	MOVQ    144(SP), SI
-	ADDQ    R13, 144(SP)
-	SUBQ    R13, 152(SP)
+	MOVQ    160(SP), SI
+	ADDQ    R13, 160(SP)
+	SUBQ    R13, 168(SP)
 	LEAQ    (DI)(DX*1), AX
 	ADDQ    R13, DX
 	CMPQ    SI, AX
@@ -2146,9 +2148,13 @@ rest:
 	ANDQ        $-16, AX
 	MOVQ        DX, R13
 	SUBQ        AX, R13
+	LEAQ        -16(SI)(DX*1), CX
+	LEAQ        64(R9), R10
+	CMPQ        s+96(FP), $0x00
+	CMOVQEQ     R10, CX
 	LEAQ        vaesWindow<>+0(SB), R10
 	SUBQ        R13, R10
-	VMOVDQU     -16(SI)(DX*1), X12
+	VMOVDQU     (CX), X12
 	VPSHUFB     32(R10), X12, X12
 	MOVBLZX     trailer+40(FP), CX
 	VMOVD       CX, X13
@@ -4082,11 +4088,11 @@ rest_0:
 
 stream:
 	MOVQ  56(AX), CX
-	MOVQ  CX, 128(SP)
+	MOVQ  CX, 144(SP)
 	MOVQ  64(AX), CX
-	MOVQ  CX, 136(SP)
-	XORL  CX, CX
 	MOVQ  CX, 152(SP)
+	XORL  CX, CX
+	MOVQ  CX, 168(SP)
 	MOVQ  32(AX), R10
 	ADDQ  $0x0f, R10
 	SHRQ  $0x04, R10
@@ -4098,22 +4104,22 @@ stream:
 	JAE   whole_89
 	CMPQ  DX, $0x20
 	JA    seam_90
-	MOVQ  152(SP), R13
+	MOVQ  168(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_92
 
 empty_91:
-	MOVQ    136(SP), R13
+	MOVQ    152(SP), R13
 	TESTQ   R13, R13
 	JZ      seam_90
-	MOVQ    128(SP), CX
-	ADDQ    $0x18, 128(SP)
+	MOVQ    144(SP), CX
+	ADDQ    $0x18, 144(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 136(SP)
+	SUBQ    R13, 152(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 144(SP)
-	MOVQ    R13, 152(SP)
+	MOVQ    CX, 160(SP)
+	MOVQ    R13, 168(SP)
 	TESTQ   R13, R13
 	JZ      empty_91
 
@@ -4165,12 +4171,12 @@ less_97:
 	MOVB  CL, (DI)
 
 moved_93:
-	MOVQ    144(SP), SI
+	MOVQ    160(SP), SI
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (DI)(DX*1)
 	SUBQ    DX, SI
-	ADDQ    152(SP), DX
-	MOVQ    $0x00000000, 152(SP)
+	ADDQ    168(SP), DX
+	MOVQ    $0x00000000, 168(SP)
 	MOVQ    DI, R13
 	JMP     first_batch
 
@@ -4264,22 +4270,22 @@ less_107:
 
 moved_100:
 fill_98:
-	MOVQ  152(SP), R13
+	MOVQ  168(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_109
 
 empty_108:
-	MOVQ    136(SP), R13
+	MOVQ    152(SP), R13
 	TESTQ   R13, R13
 	JZ      filled_99
-	MOVQ    128(SP), CX
-	ADDQ    $0x18, 128(SP)
+	MOVQ    144(SP), CX
+	ADDQ    $0x18, 144(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 136(SP)
+	SUBQ    R13, 152(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 144(SP)
-	MOVQ    R13, 152(SP)
+	MOVQ    CX, 160(SP)
+	MOVQ    R13, 168(SP)
 	TESTQ   R13, R13
 	JZ      empty_108
 
@@ -4288,9 +4294,9 @@ taken_109:
 	SUBQ    DX, CX
 	CMPQ    R13, CX
 	CMOVQHI CX, R13
-	MOVQ    144(SP), SI
-	ADDQ    R13, 144(SP)
-	SUBQ    R13, 152(SP)
+	MOVQ    160(SP), SI
+	ADDQ    R13, 160(SP)
+	SUBQ    R13, 168(SP)
 	LEAQ    (DI)(DX*1), AX
 	ADDQ    R13, DX
 	CMPQ    SI, AX
@@ -4397,8 +4403,8 @@ continue:
 	VMOVDQU    (AX), X13
 	MOVQ       long+8(FP), BX
 	ADDQ       $0x00000410, BX
-	MOVQ       BX, 120(SP)
-	MOVQ       120(SP), BX
+	MOVQ       BX, 136(SP)
+	MOVQ       136(SP), BX
 	MOVQ       1136(BX), CX
 	MOVQ       R10, AX
 	SUBQ       $0x11, AX
@@ -4503,22 +4509,22 @@ less_127:
 
 moved_120:
 fill_118:
-	MOVQ  152(SP), R13
+	MOVQ  168(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_129
 
 empty_128:
-	MOVQ    136(SP), R13
+	MOVQ    152(SP), R13
 	TESTQ   R13, R13
 	JZ      filled_119
-	MOVQ    128(SP), CX
-	ADDQ    $0x18, 128(SP)
+	MOVQ    144(SP), CX
+	ADDQ    $0x18, 144(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 136(SP)
+	SUBQ    R13, 152(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 144(SP)
-	MOVQ    R13, 152(SP)
+	MOVQ    CX, 160(SP)
+	MOVQ    R13, 168(SP)
 	TESTQ   R13, R13
 	JZ      empty_128
 
@@ -4527,9 +4533,9 @@ taken_129:
 	SUBQ    DX, CX
 	CMPQ    R13, CX
 	CMOVQHI CX, R13
-	MOVQ    144(SP), SI
-	ADDQ    R13, 144(SP)
-	SUBQ    R13, 152(SP)
+	MOVQ    160(SP), SI
+	ADDQ    R13, 160(SP)
+	SUBQ    R13, 168(SP)
 	LEAQ    (DI)(DX*1), AX
 	ADDQ    R13, DX
 	CMPQ    SI, AX
@@ -6122,7 +6128,7 @@ finish:
 
 // func vaesOpen(k *byte, long *byte, dst *byte, src *byte, size uint64, trailer uint64, nonceLo uint64, nonceHi uint64, adLo uint64, adHi uint64, adBits uint64, textBits uint64, s *byte) (ok uint64, last uint64)
 // Requires: AVX, AVX2, CMOV, PCLMULQDQ, VAES, VPCLMULQDQ
-TEXT ·vaesOpen(SB), NOSPLIT, $504-120
+TEXT ·vaesOpen(SB), NOSPLIT, $520-120
 	LEAQ    56(SP), R9
 	ANDQ    $-64, R9
 	MOVQ    k+0(FP), R8
@@ -6145,12 +6151,14 @@ TEXT ·vaesOpen(SB), NOSPLIT, $504-120
 	JBE     short
 	LEAQ    63(R12), R10
 	SHRQ    $0x04, R10
+	VMOVDQU -16(SI)(R12*1), X12
+	VMOVDQU X12, 64(R9)
 
 first_batch:
 	MOVQ           long+8(FP), BX
 	ADDQ           $0x00000410, BX
-	MOVQ           BX, 120(SP)
-	MOVQ           120(SP), BX
+	MOVQ           BX, 136(SP)
+	MOVQ           136(SP), BX
 	MOVQ           1136(BX), CX
 	MOVQ           R10, AX
 	SUBQ           $0x11, AX
@@ -6397,7 +6405,7 @@ ten_rounds_175:
 	SUBQ           $0x000000e0, DX
 	ADDQ           $0x00000100, BX
 	SUBQ           $0x00000010, R10
-	CMPQ           BX, 120(SP)
+	CMPQ           BX, 136(SP)
 	JNE            within_group_176
 	VPXOR          Y11, Y9, Y15
 	VPXOR          Y15, Y10, Y10
@@ -6419,14 +6427,14 @@ ten_rounds_175:
 	JNZ            more_slots_177
 	CMPQ           s+96(FP), $0x00
 	JE             no_seam_178
-	CMPQ           472(SP), $0x00
+	CMPQ           488(SP), $0x00
 	JE             no_seam_178
-	LEAQ           216(SP), AX
+	LEAQ           232(SP), AX
 	ANDQ           $-64, AX
-	MOVQ           472(SP), DX
-	MOVQ           $0x00000000, 472(SP)
-	MOVQ           480(SP), DI
-	MOVQ           488(SP), R13
+	MOVQ           488(SP), DX
+	MOVQ           $0x00000000, 488(SP)
+	MOVQ           496(SP), DI
+	MOVQ           504(SP), R13
 
 move_out_179:
 	SUBQ    R13, DX
@@ -6520,31 +6528,31 @@ moved_181:
 	ADDQ  R13, AX
 	TESTQ DX, DX
 	JZ    moved_out_180
-	MOVQ  152(SP), R13
+	MOVQ  168(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_190
 
 empty_189:
-	MOVQ    136(SP), R13
+	MOVQ    152(SP), R13
 	TESTQ   R13, R13
 	JZ      moved_out_180
-	MOVQ    128(SP), CX
-	ADDQ    $0x18, 128(SP)
+	MOVQ    144(SP), CX
+	ADDQ    $0x18, 144(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 136(SP)
+	SUBQ    R13, 152(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 144(SP)
-	MOVQ    R13, 152(SP)
+	MOVQ    CX, 160(SP)
+	MOVQ    R13, 168(SP)
 	TESTQ   R13, R13
 	JZ      empty_189
 
 taken_190:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
-	MOVQ    144(SP), DI
-	ADDQ    R13, 144(SP)
-	SUBQ    R13, 152(SP)
+	MOVQ    160(SP), DI
+	ADDQ    R13, 160(SP)
+	SUBQ    R13, 168(SP)
 	JMP     move_out_179
 
 moved_out_180:
@@ -6557,7 +6565,7 @@ no_seam_178:
 	RET
 
 more_slots_177:
-	MOVQ       120(SP), BX
+	MOVQ       136(SP), BX
 	MOVQ       1136(BX), CX
 	MOVQ       R10, AX
 	SUBQ       $0x11, AX
@@ -6825,7 +6833,7 @@ ten_rounds_192:
 	SUBQ           $0x00000100, DX
 	ADDQ           $0x00000100, BX
 	SUBQ           $0x00000010, R10
-	CMPQ           BX, 120(SP)
+	CMPQ           BX, 136(SP)
 	JNE            within_group_193
 	VPXOR          Y11, Y9, Y15
 	VPXOR          Y15, Y10, Y10
@@ -6847,14 +6855,14 @@ ten_rounds_192:
 	JNZ            more_slots_194
 	CMPQ           s+96(FP), $0x00
 	JE             no_seam_195
-	CMPQ           472(SP), $0x00
+	CMPQ           488(SP), $0x00
 	JE             no_seam_195
-	LEAQ           216(SP), AX
+	LEAQ           232(SP), AX
 	ANDQ           $-64, AX
-	MOVQ           472(SP), DX
-	MOVQ           $0x00000000, 472(SP)
-	MOVQ           480(SP), DI
-	MOVQ           488(SP), R13
+	MOVQ           488(SP), DX
+	MOVQ           $0x00000000, 488(SP)
+	MOVQ           496(SP), DI
+	MOVQ           504(SP), R13
 
 move_out_196:
 	SUBQ    R13, DX
@@ -6948,31 +6956,31 @@ moved_198:
 	ADDQ  R13, AX
 	TESTQ DX, DX
 	JZ    moved_out_197
-	MOVQ  152(SP), R13
+	MOVQ  168(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_207
 
 empty_206:
-	MOVQ    136(SP), R13
+	MOVQ    152(SP), R13
 	TESTQ   R13, R13
 	JZ      moved_out_197
-	MOVQ    128(SP), CX
-	ADDQ    $0x18, 128(SP)
+	MOVQ    144(SP), CX
+	ADDQ    $0x18, 144(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 136(SP)
+	SUBQ    R13, 152(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 144(SP)
-	MOVQ    R13, 152(SP)
+	MOVQ    CX, 160(SP)
+	MOVQ    R13, 168(SP)
 	TESTQ   R13, R13
 	JZ      empty_206
 
 taken_207:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
-	MOVQ    144(SP), DI
-	ADDQ    R13, 144(SP)
-	SUBQ    R13, 152(SP)
+	MOVQ    160(SP), DI
+	ADDQ    R13, 160(SP)
+	SUBQ    R13, 168(SP)
 	JMP     move_out_196
 
 moved_out_197:
@@ -6985,7 +6993,7 @@ no_seam_195:
 	RET
 
 more_slots_194:
-	MOVQ       120(SP), BX
+	MOVQ       136(SP), BX
 	MOVQ       1136(BX), CX
 	MOVQ       R10, AX
 	SUBQ       $0x11, AX
@@ -7008,16 +7016,16 @@ within_group_193:
 run_end:
 	CMPQ  s+96(FP), $0x00
 	JE    no_run_208
-	CMPQ  472(SP), $0x00
+	CMPQ  488(SP), $0x00
 	JE    whole_209
 	TESTQ DX, DX
 	JNZ   no_run_208
-	LEAQ  216(SP), AX
+	LEAQ  232(SP), AX
 	ANDQ  $-64, AX
-	MOVQ  472(SP), DX
-	MOVQ  $0x00000000, 472(SP)
-	MOVQ  480(SP), DI
-	MOVQ  488(SP), R13
+	MOVQ  488(SP), DX
+	MOVQ  $0x00000000, 488(SP)
+	MOVQ  496(SP), DI
+	MOVQ  504(SP), R13
 
 move_out_211:
 	SUBQ    R13, DX
@@ -7111,74 +7119,74 @@ moved_213:
 	ADDQ  R13, AX
 	TESTQ DX, DX
 	JZ    moved_out_212
-	MOVQ  152(SP), R13
+	MOVQ  168(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_222
 
 empty_221:
-	MOVQ    136(SP), R13
+	MOVQ    152(SP), R13
 	TESTQ   R13, R13
 	JZ      moved_out_212
-	MOVQ    128(SP), CX
-	ADDQ    $0x18, 128(SP)
+	MOVQ    144(SP), CX
+	ADDQ    $0x18, 144(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 136(SP)
+	SUBQ    R13, 152(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 144(SP)
-	MOVQ    R13, 152(SP)
+	MOVQ    CX, 160(SP)
+	MOVQ    R13, 168(SP)
 	TESTQ   R13, R13
 	JZ      empty_221
 
 taken_222:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
-	MOVQ    144(SP), DI
-	ADDQ    R13, 144(SP)
-	SUBQ    R13, 152(SP)
+	MOVQ    160(SP), DI
+	ADDQ    R13, 160(SP)
+	SUBQ    R13, 168(SP)
 	JMP     move_out_211
 
 moved_out_212:
 	JMP next
 
 whole_209:
-	MOVQ  152(SP), R13
+	MOVQ  168(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_224
 
 empty_223:
-	MOVQ    136(SP), R13
+	MOVQ    152(SP), R13
 	TESTQ   R13, R13
 	JZ      no_run_208
-	MOVQ    128(SP), CX
-	ADDQ    $0x18, 128(SP)
+	MOVQ    144(SP), CX
+	ADDQ    $0x18, 144(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 136(SP)
+	SUBQ    R13, 152(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 144(SP)
-	MOVQ    R13, 152(SP)
+	MOVQ    CX, 160(SP)
+	MOVQ    R13, 168(SP)
 	TESTQ   R13, R13
 	JZ      empty_223
 
 taken_224:
 	TESTQ DX, DX
 	JNZ   seam_210
-	MOVQ  144(SP), DI
+	MOVQ  160(SP), DI
 	MOVQ  R13, DX
-	MOVQ  $0x00000000, 152(SP)
+	MOVQ  $0x00000000, 168(SP)
 	JMP   next
 
 seam_210:
-	MOVQ    DI, 480(SP)
-	MOVQ    DX, 488(SP)
+	MOVQ    DI, 496(SP)
+	MOVQ    DX, 504(SP)
+	ADDQ    168(SP), DX
 	ADDQ    152(SP), DX
-	ADDQ    136(SP), DX
 	MOVL    $0x00000100, CX
 	CMPQ    DX, CX
 	CMOVQHI CX, DX
-	MOVQ    DX, 472(SP)
-	LEAQ    216(SP), DI
+	MOVQ    DX, 488(SP)
+	LEAQ    232(SP), DI
 	ANDQ    $-64, DI
 	JMP     next
 
@@ -7191,14 +7199,18 @@ no_run_208:
 	ANDQ        $-16, AX
 	MOVQ        DX, R13
 	SUBQ        AX, R13
-	MOVQ        R13, CX
 	MOVQ        R12, R13
 	SUBQ        AX, R13
+	LEAQ        -16(SI)(R12*1), CX
+	LEAQ        64(R9), R10
+	CMPQ        s+96(FP), $0x00
+	CMOVQEQ     R10, CX
 	LEAQ        vaesWindow<>+0(SB), R10
 	SUBQ        R13, R10
-	VMOVDQU     -16(SI)(R12*1), X12
+	VMOVDQU     (CX), X12
 	VPSHUFB     32(R10), X12, X12
-	MOVQ        CX, R13
+	MOVQ        DX, R13
+	SUBQ        AX, R13
 	TESTB       $0x10, AL
 	JZ          alone_225
 	VMOVDQU     -16(SI)(AX*1), X13
@@ -7302,6 +7314,7 @@ ten_rounds_234:
 	TESTB          $0x10, AL
 	JZ             alone_235
 	VMOVDQU        X0, (DI)
+	VMOVDQU        X0, X13
 	VEXTRACTI128   $0x01, Y0, X0
 
 alone_235:
@@ -7339,12 +7352,12 @@ one_byte_239:
 	JMP   stored_236
 
 whole_237:
-	LEAQ      vaesWindow<>+0(SB), AX
-	VMOVDQU   (AX)(R13*1), X12
-	VPSHUFB   X12, X0, X0
-	VMOVDQU   -16(DI)(DX*1), X13
-	VPBLENDVB X12, X13, X0, X0
-	VMOVDQU   X0, -16(DI)(DX*1)
+	LEAQ    vaesWindow<>+0(SB), AX
+	ADDQ    R13, AX
+	VPSHUFB (AX), X0, X0
+	VPSHUFB 16(AX), X13, X13
+	VPXOR   X13, X0, X0
+	VMOVDQU X0, -16(DI)(DX*1)
 
 stored_236:
 	CMPQ    trailer+40(FP), $0x00
@@ -7436,24 +7449,26 @@ ten_rounds_242:
 	VMOVDQU        Y0, (DI)
 	VPXOR          32(R9), Y8, Y15
 	VAESENCLAST    Y15, Y1, Y1
+	VEXTRACTI128   $0x01, Y0, X0
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
 	JZ             alone_243
 	VMOVDQU        X1, 32(DI)
+	VMOVDQU        X1, X0
 	VEXTRACTI128   $0x01, Y1, X1
 
 alone_243:
-	VMOVDQU   X1, 32(R9)
-	LEAQ      vaesWindow<>+0(SB), AX
-	VMOVDQU   (AX)(R13*1), X12
-	VPSHUFB   X12, X1, X1
-	VMOVDQU   -16(DI)(DX*1), X13
-	VPBLENDVB X12, X13, X1, X1
-	VMOVDQU   X1, -16(DI)(DX*1)
-	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_245
-	MOVBLZX   32(R9)(R13*1), AX
-	MOVQ      AX, last+112(FP)
+	VMOVDQU X1, 32(R9)
+	LEAQ    vaesWindow<>+0(SB), AX
+	ADDQ    R13, AX
+	VPSHUFB (AX), X1, X1
+	VPSHUFB 16(AX), X0, X0
+	VPXOR   X0, X1, X1
+	VMOVDQU X1, -16(DI)(DX*1)
+	CMPQ    trailer+40(FP), $0x00
+	JE      no_trailer_245
+	MOVBLZX 32(R9)(R13*1), AX
+	MOVQ    AX, last+112(FP)
 
 no_trailer_245:
 	JMP finish
@@ -7566,24 +7581,26 @@ ten_rounds_247:
 	VMOVDQU        Y1, 32(DI)
 	VPXOR          32(R9), Y8, Y15
 	VAESENCLAST    Y15, Y2, Y2
+	VEXTRACTI128   $0x01, Y1, X1
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
 	JZ             alone_248
 	VMOVDQU        X2, 64(DI)
+	VMOVDQU        X2, X1
 	VEXTRACTI128   $0x01, Y2, X2
 
 alone_248:
-	VMOVDQU   X2, 32(R9)
-	LEAQ      vaesWindow<>+0(SB), AX
-	VMOVDQU   (AX)(R13*1), X12
-	VPSHUFB   X12, X2, X2
-	VMOVDQU   -16(DI)(DX*1), X13
-	VPBLENDVB X12, X13, X2, X2
-	VMOVDQU   X2, -16(DI)(DX*1)
-	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_250
-	MOVBLZX   32(R9)(R13*1), AX
-	MOVQ      AX, last+112(FP)
+	VMOVDQU X2, 32(R9)
+	LEAQ    vaesWindow<>+0(SB), AX
+	ADDQ    R13, AX
+	VPSHUFB (AX), X2, X2
+	VPSHUFB 16(AX), X1, X1
+	VPXOR   X1, X2, X2
+	VMOVDQU X2, -16(DI)(DX*1)
+	CMPQ    trailer+40(FP), $0x00
+	JE      no_trailer_250
+	MOVBLZX 32(R9)(R13*1), AX
+	MOVQ    AX, last+112(FP)
 
 no_trailer_250:
 	JMP finish
@@ -7722,24 +7739,26 @@ ten_rounds_252:
 	VMOVDQU        Y2, 64(DI)
 	VPXOR          32(R9), Y8, Y15
 	VAESENCLAST    Y15, Y3, Y3
+	VEXTRACTI128   $0x01, Y2, X2
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
 	JZ             alone_253
 	VMOVDQU        X3, 96(DI)
+	VMOVDQU        X3, X2
 	VEXTRACTI128   $0x01, Y3, X3
 
 alone_253:
-	VMOVDQU   X3, 32(R9)
-	LEAQ      vaesWindow<>+0(SB), AX
-	VMOVDQU   (AX)(R13*1), X12
-	VPSHUFB   X12, X3, X3
-	VMOVDQU   -16(DI)(DX*1), X13
-	VPBLENDVB X12, X13, X3, X3
-	VMOVDQU   X3, -16(DI)(DX*1)
-	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_255
-	MOVBLZX   32(R9)(R13*1), AX
-	MOVQ      AX, last+112(FP)
+	VMOVDQU X3, 32(R9)
+	LEAQ    vaesWindow<>+0(SB), AX
+	ADDQ    R13, AX
+	VPSHUFB (AX), X3, X3
+	VPSHUFB 16(AX), X2, X2
+	VPXOR   X2, X3, X3
+	VMOVDQU X3, -16(DI)(DX*1)
+	CMPQ    trailer+40(FP), $0x00
+	JE      no_trailer_255
+	MOVBLZX 32(R9)(R13*1), AX
+	MOVQ    AX, last+112(FP)
 
 no_trailer_255:
 	JMP finish
@@ -7905,24 +7924,26 @@ ten_rounds_257:
 	VMOVDQU        Y3, 96(DI)
 	VPXOR          32(R9), Y8, Y15
 	VAESENCLAST    Y15, Y4, Y4
+	VEXTRACTI128   $0x01, Y3, X3
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
 	JZ             alone_258
 	VMOVDQU        X4, 128(DI)
+	VMOVDQU        X4, X3
 	VEXTRACTI128   $0x01, Y4, X4
 
 alone_258:
-	VMOVDQU   X4, 32(R9)
-	LEAQ      vaesWindow<>+0(SB), AX
-	VMOVDQU   (AX)(R13*1), X12
-	VPSHUFB   X12, X4, X4
-	VMOVDQU   -16(DI)(DX*1), X13
-	VPBLENDVB X12, X13, X4, X4
-	VMOVDQU   X4, -16(DI)(DX*1)
-	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_260
-	MOVBLZX   32(R9)(R13*1), AX
-	MOVQ      AX, last+112(FP)
+	VMOVDQU X4, 32(R9)
+	LEAQ    vaesWindow<>+0(SB), AX
+	ADDQ    R13, AX
+	VPSHUFB (AX), X4, X4
+	VPSHUFB 16(AX), X3, X3
+	VPXOR   X3, X4, X4
+	VMOVDQU X4, -16(DI)(DX*1)
+	CMPQ    trailer+40(FP), $0x00
+	JE      no_trailer_260
+	MOVBLZX 32(R9)(R13*1), AX
+	MOVQ    AX, last+112(FP)
 
 no_trailer_260:
 	JMP finish
@@ -8114,24 +8135,26 @@ ten_rounds_262:
 	VMOVDQU        Y4, 128(DI)
 	VPXOR          32(R9), Y8, Y15
 	VAESENCLAST    Y15, Y5, Y5
+	VEXTRACTI128   $0x01, Y4, X4
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
 	JZ             alone_263
 	VMOVDQU        X5, 160(DI)
+	VMOVDQU        X5, X4
 	VEXTRACTI128   $0x01, Y5, X5
 
 alone_263:
-	VMOVDQU   X5, 32(R9)
-	LEAQ      vaesWindow<>+0(SB), AX
-	VMOVDQU   (AX)(R13*1), X12
-	VPSHUFB   X12, X5, X5
-	VMOVDQU   -16(DI)(DX*1), X13
-	VPBLENDVB X12, X13, X5, X5
-	VMOVDQU   X5, -16(DI)(DX*1)
-	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_265
-	MOVBLZX   32(R9)(R13*1), AX
-	MOVQ      AX, last+112(FP)
+	VMOVDQU X5, 32(R9)
+	LEAQ    vaesWindow<>+0(SB), AX
+	ADDQ    R13, AX
+	VPSHUFB (AX), X5, X5
+	VPSHUFB 16(AX), X4, X4
+	VPXOR   X4, X5, X5
+	VMOVDQU X5, -16(DI)(DX*1)
+	CMPQ    trailer+40(FP), $0x00
+	JE      no_trailer_265
+	MOVBLZX 32(R9)(R13*1), AX
+	MOVQ    AX, last+112(FP)
 
 no_trailer_265:
 	JMP finish
@@ -8350,24 +8373,26 @@ ten_rounds_267:
 	VMOVDQU        Y5, 160(DI)
 	VPXOR          32(R9), Y8, Y15
 	VAESENCLAST    Y15, Y6, Y6
+	VEXTRACTI128   $0x01, Y5, X5
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
 	JZ             alone_268
 	VMOVDQU        X6, 192(DI)
+	VMOVDQU        X6, X5
 	VEXTRACTI128   $0x01, Y6, X6
 
 alone_268:
-	VMOVDQU   X6, 32(R9)
-	LEAQ      vaesWindow<>+0(SB), AX
-	VMOVDQU   (AX)(R13*1), X12
-	VPSHUFB   X12, X6, X6
-	VMOVDQU   -16(DI)(DX*1), X13
-	VPBLENDVB X12, X13, X6, X6
-	VMOVDQU   X6, -16(DI)(DX*1)
-	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_270
-	MOVBLZX   32(R9)(R13*1), AX
-	MOVQ      AX, last+112(FP)
+	VMOVDQU X6, 32(R9)
+	LEAQ    vaesWindow<>+0(SB), AX
+	ADDQ    R13, AX
+	VPSHUFB (AX), X6, X6
+	VPSHUFB 16(AX), X5, X5
+	VPXOR   X5, X6, X6
+	VMOVDQU X6, -16(DI)(DX*1)
+	CMPQ    trailer+40(FP), $0x00
+	JE      no_trailer_270
+	MOVBLZX 32(R9)(R13*1), AX
+	MOVQ    AX, last+112(FP)
 
 no_trailer_270:
 	JMP finish
@@ -8612,36 +8637,38 @@ ten_rounds_272:
 	VMOVDQU        Y6, 192(DI)
 	VPXOR          32(R9), Y8, Y15
 	VAESENCLAST    Y15, Y7, Y7
+	VEXTRACTI128   $0x01, Y6, X6
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
 	JZ             alone_273
 	VMOVDQU        X7, 224(DI)
+	VMOVDQU        X7, X6
 	VEXTRACTI128   $0x01, Y7, X7
 
 alone_273:
-	VMOVDQU   X7, 32(R9)
-	LEAQ      vaesWindow<>+0(SB), AX
-	VMOVDQU   (AX)(R13*1), X12
-	VPSHUFB   X12, X7, X7
-	VMOVDQU   -16(DI)(DX*1), X13
-	VPBLENDVB X12, X13, X7, X7
-	VMOVDQU   X7, -16(DI)(DX*1)
-	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_275
-	MOVBLZX   32(R9)(R13*1), AX
-	MOVQ      AX, last+112(FP)
+	VMOVDQU X7, 32(R9)
+	LEAQ    vaesWindow<>+0(SB), AX
+	ADDQ    R13, AX
+	VPSHUFB (AX), X7, X7
+	VPSHUFB 16(AX), X6, X6
+	VPXOR   X6, X7, X7
+	VMOVDQU X7, -16(DI)(DX*1)
+	CMPQ    trailer+40(FP), $0x00
+	JE      no_trailer_275
+	MOVBLZX 32(R9)(R13*1), AX
+	MOVQ    AX, last+112(FP)
 
 no_trailer_275:
 	JMP finish
 
 stream:
 	MOVQ    56(AX), CX
-	MOVQ    CX, 128(SP)
+	MOVQ    CX, 144(SP)
 	MOVQ    64(AX), CX
-	MOVQ    CX, 136(SP)
-	XORL    CX, CX
 	MOVQ    CX, 152(SP)
-	MOVQ    CX, 472(SP)
+	XORL    CX, CX
+	MOVQ    CX, 168(SP)
+	MOVQ    CX, 488(SP)
 	MOVQ    32(AX), R10
 	ADDQ    $0x0f, R10
 	SHRQ    $0x04, R10
@@ -8651,15 +8678,15 @@ stream:
 	ADDQ    $0x02, R10
 	CMPQ    DX, $0x000000e0
 	JAE     first_batch
-	MOVQ    DI, 480(SP)
-	MOVQ    DX, 488(SP)
+	MOVQ    DI, 496(SP)
+	MOVQ    DX, 504(SP)
+	ADDQ    168(SP), DX
 	ADDQ    152(SP), DX
-	ADDQ    136(SP), DX
 	MOVL    $0x000000e0, CX
 	CMPQ    DX, CX
 	CMOVQHI CX, DX
-	MOVQ    DX, 472(SP)
-	LEAQ    216(SP), DI
+	MOVQ    DX, 488(SP)
+	LEAQ    232(SP), DI
 	ANDQ    $-64, DI
 	JMP     first_batch
 
@@ -8670,8 +8697,8 @@ continue:
 	VMOVDQU    (AX), X13
 	MOVQ       long+8(FP), BX
 	ADDQ       $0x00000410, BX
-	MOVQ       BX, 120(SP)
-	MOVQ       120(SP), BX
+	MOVQ       BX, 136(SP)
+	MOVQ       136(SP), BX
 	MOVQ       1136(BX), CX
 	MOVQ       R10, AX
 	SUBQ       $0x11, AX
@@ -8711,14 +8738,14 @@ short:
 	SUBQ       AX, R13
 	CMPQ       R12, $0x10
 	JB         short_block
-	MOVQ       R13, CX
 	MOVQ       R12, R13
 	SUBQ       AX, R13
 	LEAQ       vaesWindow<>+0(SB), R10
 	SUBQ       R13, R10
 	VMOVDQU    -16(SI)(R12*1), X12
 	VPSHUFB    32(R10), X12, X12
-	MOVQ       CX, R13
+	MOVQ       DX, R13
+	SUBQ       AX, R13
 	JMP        short_loaded
 
 short_block:
@@ -8918,6 +8945,7 @@ ten_rounds_290:
 	TESTB          $0x10, AL
 	JZ             alone_291
 	VMOVDQU        X1, (DI)
+	VMOVDQU        X1, X13
 	VEXTRACTI128   $0x01, Y1, X1
 
 alone_291:
@@ -8955,12 +8983,12 @@ one_byte_295:
 	JMP   stored_292
 
 whole_293:
-	LEAQ      vaesWindow<>+0(SB), AX
-	VMOVDQU   (AX)(R13*1), X12
-	VPSHUFB   X12, X1, X1
-	VMOVDQU   -16(DI)(DX*1), X13
-	VPBLENDVB X12, X13, X1, X1
-	VMOVDQU   X1, -16(DI)(DX*1)
+	LEAQ    vaesWindow<>+0(SB), AX
+	ADDQ    R13, AX
+	VPSHUFB (AX), X1, X1
+	VPSHUFB 16(AX), X13, X13
+	VPXOR   X13, X1, X1
+	VMOVDQU X1, -16(DI)(DX*1)
 
 stored_292:
 	CMPQ    trailer+40(FP), $0x00
@@ -9065,24 +9093,26 @@ ten_rounds_298:
 	VMOVDQU        Y1, (DI)
 	VPXOR          32(R9), Y8, Y15
 	VAESENCLAST    Y15, Y2, Y2
+	VEXTRACTI128   $0x01, Y1, X1
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
 	JZ             alone_299
 	VMOVDQU        X2, 32(DI)
+	VMOVDQU        X2, X1
 	VEXTRACTI128   $0x01, Y2, X2
 
 alone_299:
-	VMOVDQU   X2, 32(R9)
-	LEAQ      vaesWindow<>+0(SB), AX
-	VMOVDQU   (AX)(R13*1), X12
-	VPSHUFB   X12, X2, X2
-	VMOVDQU   -16(DI)(DX*1), X13
-	VPBLENDVB X12, X13, X2, X2
-	VMOVDQU   X2, -16(DI)(DX*1)
-	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_301
-	MOVBLZX   32(R9)(R13*1), AX
-	MOVQ      AX, last+112(FP)
+	VMOVDQU X2, 32(R9)
+	LEAQ    vaesWindow<>+0(SB), AX
+	ADDQ    R13, AX
+	VPSHUFB (AX), X2, X2
+	VPSHUFB 16(AX), X1, X1
+	VPXOR   X1, X2, X2
+	VMOVDQU X2, -16(DI)(DX*1)
+	CMPQ    trailer+40(FP), $0x00
+	JE      no_trailer_301
+	MOVBLZX 32(R9)(R13*1), AX
+	MOVQ    AX, last+112(FP)
 
 no_trailer_301:
 	JMP finish_short
@@ -9208,24 +9238,26 @@ ten_rounds_303:
 	VMOVDQU        Y2, 32(DI)
 	VPXOR          32(R9), Y8, Y15
 	VAESENCLAST    Y15, Y3, Y3
+	VEXTRACTI128   $0x01, Y2, X2
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
 	JZ             alone_304
 	VMOVDQU        X3, 64(DI)
+	VMOVDQU        X3, X2
 	VEXTRACTI128   $0x01, Y3, X3
 
 alone_304:
-	VMOVDQU   X3, 32(R9)
-	LEAQ      vaesWindow<>+0(SB), AX
-	VMOVDQU   (AX)(R13*1), X12
-	VPSHUFB   X12, X3, X3
-	VMOVDQU   -16(DI)(DX*1), X13
-	VPBLENDVB X12, X13, X3, X3
-	VMOVDQU   X3, -16(DI)(DX*1)
-	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_306
-	MOVBLZX   32(R9)(R13*1), AX
-	MOVQ      AX, last+112(FP)
+	VMOVDQU X3, 32(R9)
+	LEAQ    vaesWindow<>+0(SB), AX
+	ADDQ    R13, AX
+	VPSHUFB (AX), X3, X3
+	VPSHUFB 16(AX), X2, X2
+	VPXOR   X2, X3, X3
+	VMOVDQU X3, -16(DI)(DX*1)
+	CMPQ    trailer+40(FP), $0x00
+	JE      no_trailer_306
+	MOVBLZX 32(R9)(R13*1), AX
+	MOVQ    AX, last+112(FP)
 
 no_trailer_306:
 	JMP finish_short
@@ -9378,24 +9410,26 @@ ten_rounds_308:
 	VMOVDQU        Y3, 64(DI)
 	VPXOR          32(R9), Y8, Y15
 	VAESENCLAST    Y15, Y4, Y4
+	VEXTRACTI128   $0x01, Y3, X3
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
 	JZ             alone_309
 	VMOVDQU        X4, 96(DI)
+	VMOVDQU        X4, X3
 	VEXTRACTI128   $0x01, Y4, X4
 
 alone_309:
-	VMOVDQU   X4, 32(R9)
-	LEAQ      vaesWindow<>+0(SB), AX
-	VMOVDQU   (AX)(R13*1), X12
-	VPSHUFB   X12, X4, X4
-	VMOVDQU   -16(DI)(DX*1), X13
-	VPBLENDVB X12, X13, X4, X4
-	VMOVDQU   X4, -16(DI)(DX*1)
-	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_311
-	MOVBLZX   32(R9)(R13*1), AX
-	MOVQ      AX, last+112(FP)
+	VMOVDQU X4, 32(R9)
+	LEAQ    vaesWindow<>+0(SB), AX
+	ADDQ    R13, AX
+	VPSHUFB (AX), X4, X4
+	VPSHUFB 16(AX), X3, X3
+	VPXOR   X3, X4, X4
+	VMOVDQU X4, -16(DI)(DX*1)
+	CMPQ    trailer+40(FP), $0x00
+	JE      no_trailer_311
+	MOVBLZX 32(R9)(R13*1), AX
+	MOVQ    AX, last+112(FP)
 
 no_trailer_311:
 	JMP finish_short
@@ -9575,24 +9609,26 @@ ten_rounds_313:
 	VMOVDQU        Y4, 96(DI)
 	VPXOR          32(R9), Y8, Y15
 	VAESENCLAST    Y15, Y5, Y5
+	VEXTRACTI128   $0x01, Y4, X4
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
 	JZ             alone_314
 	VMOVDQU        X5, 128(DI)
+	VMOVDQU        X5, X4
 	VEXTRACTI128   $0x01, Y5, X5
 
 alone_314:
-	VMOVDQU   X5, 32(R9)
-	LEAQ      vaesWindow<>+0(SB), AX
-	VMOVDQU   (AX)(R13*1), X12
-	VPSHUFB   X12, X5, X5
-	VMOVDQU   -16(DI)(DX*1), X13
-	VPBLENDVB X12, X13, X5, X5
-	VMOVDQU   X5, -16(DI)(DX*1)
-	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_316
-	MOVBLZX   32(R9)(R13*1), AX
-	MOVQ      AX, last+112(FP)
+	VMOVDQU X5, 32(R9)
+	LEAQ    vaesWindow<>+0(SB), AX
+	ADDQ    R13, AX
+	VPSHUFB (AX), X5, X5
+	VPSHUFB 16(AX), X4, X4
+	VPXOR   X4, X5, X5
+	VMOVDQU X5, -16(DI)(DX*1)
+	CMPQ    trailer+40(FP), $0x00
+	JE      no_trailer_316
+	MOVBLZX 32(R9)(R13*1), AX
+	MOVQ    AX, last+112(FP)
 
 no_trailer_316:
 	JMP finish_short
@@ -9799,24 +9835,26 @@ ten_rounds_318:
 	VMOVDQU        Y5, 128(DI)
 	VPXOR          32(R9), Y8, Y15
 	VAESENCLAST    Y15, Y6, Y6
+	VEXTRACTI128   $0x01, Y5, X5
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
 	JZ             alone_319
 	VMOVDQU        X6, 160(DI)
+	VMOVDQU        X6, X5
 	VEXTRACTI128   $0x01, Y6, X6
 
 alone_319:
-	VMOVDQU   X6, 32(R9)
-	LEAQ      vaesWindow<>+0(SB), AX
-	VMOVDQU   (AX)(R13*1), X12
-	VPSHUFB   X12, X6, X6
-	VMOVDQU   -16(DI)(DX*1), X13
-	VPBLENDVB X12, X13, X6, X6
-	VMOVDQU   X6, -16(DI)(DX*1)
-	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_321
-	MOVBLZX   32(R9)(R13*1), AX
-	MOVQ      AX, last+112(FP)
+	VMOVDQU X6, 32(R9)
+	LEAQ    vaesWindow<>+0(SB), AX
+	ADDQ    R13, AX
+	VPSHUFB (AX), X6, X6
+	VPSHUFB 16(AX), X5, X5
+	VPXOR   X5, X6, X6
+	VMOVDQU X6, -16(DI)(DX*1)
+	CMPQ    trailer+40(FP), $0x00
+	JE      no_trailer_321
+	MOVBLZX 32(R9)(R13*1), AX
+	MOVQ    AX, last+112(FP)
 
 no_trailer_321:
 	JMP finish_short
@@ -10050,24 +10088,26 @@ ten_rounds_323:
 	VMOVDQU        Y6, 160(DI)
 	VPXOR          32(R9), Y8, Y15
 	VAESENCLAST    Y15, Y7, Y7
+	VEXTRACTI128   $0x01, Y6, X6
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
 	JZ             alone_324
 	VMOVDQU        X7, 192(DI)
+	VMOVDQU        X7, X6
 	VEXTRACTI128   $0x01, Y7, X7
 
 alone_324:
-	VMOVDQU   X7, 32(R9)
-	LEAQ      vaesWindow<>+0(SB), AX
-	VMOVDQU   (AX)(R13*1), X12
-	VPSHUFB   X12, X7, X7
-	VMOVDQU   -16(DI)(DX*1), X13
-	VPBLENDVB X12, X13, X7, X7
-	VMOVDQU   X7, -16(DI)(DX*1)
-	CMPQ      trailer+40(FP), $0x00
-	JE        no_trailer_326
-	MOVBLZX   32(R9)(R13*1), AX
-	MOVQ      AX, last+112(FP)
+	VMOVDQU X7, 32(R9)
+	LEAQ    vaesWindow<>+0(SB), AX
+	ADDQ    R13, AX
+	VPSHUFB (AX), X7, X7
+	VPSHUFB 16(AX), X6, X6
+	VPXOR   X6, X7, X7
+	VMOVDQU X7, -16(DI)(DX*1)
+	CMPQ    trailer+40(FP), $0x00
+	JE      no_trailer_326
+	MOVBLZX 32(R9)(R13*1), AX
+	MOVQ    AX, last+112(FP)
 
 no_trailer_326:
 finish_short:
@@ -10108,14 +10148,14 @@ finish_short:
 finish:
 	CMPQ s+96(FP), $0x00
 	JE   no_seam_327
-	CMPQ 472(SP), $0x00
+	CMPQ 488(SP), $0x00
 	JE   no_seam_327
-	LEAQ 216(SP), AX
+	LEAQ 232(SP), AX
 	ANDQ $-64, AX
-	MOVQ 472(SP), DX
-	MOVQ $0x00000000, 472(SP)
-	MOVQ 480(SP), DI
-	MOVQ 488(SP), R13
+	MOVQ 488(SP), DX
+	MOVQ $0x00000000, 488(SP)
+	MOVQ 496(SP), DI
+	MOVQ 504(SP), R13
 
 move_out_328:
 	SUBQ    R13, DX
@@ -10209,31 +10249,31 @@ moved_330:
 	ADDQ  R13, AX
 	TESTQ DX, DX
 	JZ    moved_out_329
-	MOVQ  152(SP), R13
+	MOVQ  168(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_339
 
 empty_338:
-	MOVQ    136(SP), R13
+	MOVQ    152(SP), R13
 	TESTQ   R13, R13
 	JZ      moved_out_329
-	MOVQ    128(SP), CX
-	ADDQ    $0x18, 128(SP)
+	MOVQ    144(SP), CX
+	ADDQ    $0x18, 144(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 136(SP)
+	SUBQ    R13, 152(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 144(SP)
-	MOVQ    R13, 152(SP)
+	MOVQ    CX, 160(SP)
+	MOVQ    R13, 168(SP)
 	TESTQ   R13, R13
 	JZ      empty_338
 
 taken_339:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
-	MOVQ    144(SP), DI
-	ADDQ    R13, 144(SP)
-	SUBQ    R13, 152(SP)
+	MOVQ    160(SP), DI
+	ADDQ    R13, 160(SP)
+	SUBQ    R13, 168(SP)
 	JMP     move_out_328
 
 moved_out_329:

@@ -27,13 +27,14 @@ const textArguments = "k, long *byte, dst, src *byte, size, trailer, nonceLo, no
 
 // enter loads what every call needs.
 func (p *plan) enter() {
-	locals := AllocLocal(line + line - 8)
+	locals := AllocLocal(line + blockSize + line - 8)
 	LEAQ(locals.Offset(line-8), p.aligned)
 	ANDQ(operand.I8(-line), p.aligned)
 	p.frame = frame{
 		nonce:   at(p.aligned, 0),
 		mask:    at(p.aligned, blockSize),
 		partial: at(p.aligned, 2*blockSize),
+		ending:  at(p.aligned, line),
 		end:     AllocLocal(8),
 	}
 	MOVQ(arg("k"), p.key)
@@ -177,6 +178,7 @@ func (d design) sealKernel() {
 	CMPQ(p.t1, operand.U32(p.firstBatchSize()))
 	JBE(target("short"))
 	p.textSlots()
+	p.keepEnding(p.left)
 	MOVQ(p.src, runs.head)
 
 	// encrypt is a batch, with steps woven in.
@@ -241,7 +243,7 @@ func (d design) sealKernel() {
 	TESTQ(p.t1, p.t1)
 	JZ(target("rest_0"))
 	p.lastBlock()
-	p.loadLast(p.left)
+	p.loadEnding(p.left)
 	p.addTrailer(arg("trailer"))
 	p.storePartial()
 	restLabel := func(n int) string { return fmt.Sprintf("rest_%d", n) }
