@@ -38,14 +38,16 @@ package asm
 //
 // s is nil, and then this is all of the text, or describes where in a longer
 // text this call stands, and the pieces that text is in behind the first size
-// bytes; see stream. Pieces are slices, only read, and so is the list of them.
+// bytes; see stream. Pieces are slices, only read, and so is the list of them. A
+// trailer comes behind them.
 //
 // # Open
 //
-// Open reads size + trailer bytes of ciphertext at src, and a tag behind them;
-// trailer is 0 or 1. It writes size bytes of plaintext to dst, which may equal
-// src. With a trailer, last is the byte of plaintext that follows. ok is 1 if
-// the tag is right, else 0, and then nothing that was written may be used.
+// Open reads size + trailer bytes of ciphertext at src, or with s as many as that
+// says, and a tag behind them; trailer is 0 or 1. It writes size bytes of plaintext
+// to dst, which may equal src, and the rest to the pieces. With a trailer, last is
+// the byte of plaintext that follows. ok is 1 if the tag is right, else 0, and then
+// nothing that was written may be used.
 // Where the text goes on in another call ok and last are 0.
 
 //go:noescape

@@ -86,7 +86,7 @@ type plan struct {
 	aligned reg.GPPhysical // kept: the aligned part of the frame
 	slots   reg.GPPhysical // kept: slots from the next one to hash to the last
 	counter reg.GPPhysical // kept: counter of the next batch's slot 0
-	last    reg.GPPhysical // in tails: bytes of p.left in the last block, 0 to 16
+	last    reg.GPPhysical // in tails: bytes of p.left in the last block, 0 to 16; also walk's n and sealRuns' head
 
 	count reg.GPPhysical // scratch, and shift count
 	t0    reg.GPPhysical // scratch
