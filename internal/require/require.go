@@ -7,7 +7,7 @@
 //
 //	backends  avx512, vaes, aesni, portable
 //	tools     gcc, go, objdump, ptrace, valgrind
-//	peers     boringssl, browser, curl, gnutls, java, nginx, node, nss, openssl,
+//	peers     boringssl, chromium, curl, gnutls, java, nginx, node, nss, openssl,
 //	          python, qtls, tlsfuzzer, tshark
 //	groups    tools, peers: every word of that row
 //
@@ -35,7 +35,7 @@ const Env = "SPLITSEAL_REQUIRE"
 var (
 	backends = []string{"avx512", "vaes", "aesni", "portable"}
 	tools    = []string{"gcc", "go", "objdump", "ptrace", "valgrind"}
-	peers    = []string{"boringssl", "browser", "curl", "gnutls", "java", "nginx", "node", "nss", "openssl", "python", "qtls", "tlsfuzzer", "tshark"}
+	peers    = []string{"boringssl", "chromium", "curl", "gnutls", "java", "nginx", "node", "nss", "openssl", "python", "qtls", "tlsfuzzer", "tshark"}
 )
 
 // Parse returns the words that the declaration names, groups replaced by what
