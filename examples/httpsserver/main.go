@@ -3,8 +3,8 @@
 //	go run ./examples/httpsserver [-addr localhost:8443] [-cert file -key file]
 //
 // Its page says what TLS version, cipher suite and backend brought it there, and
-// has a button that measures. Without a certificate it makes one at start, which a
-// browser warns of: compare the fingerprint. By hand:
+// has a button that measures. Without a certificate it makes one at start, which no
+// client trusts by itself: compare the fingerprint. By hand:
 //
 //	curl -k 'https://localhost:8443/download?bytes=1073741824' -o /dev/null
 //	curl -k --data-binary @file https://localhost:8443/upload
