@@ -124,6 +124,7 @@ var shapes = []struct {
 	{"halves", []int{64, 192, 600, 1350, 4000, 16384}, func(n int) []int { return equal(2, n) }},
 	{"byte", []int{64, 600, 1350, 4000, 16384}, func(n int) []int { return []int{n, 1} }},
 	{"trailer", []int{64, 600, 1350, 4000, 16384}, func(n int) []int { return []int{n, 20} }},
+	{"header-byte", []int{600, 1350, 4000, 16384}, func(n int) []int { return []int{9, n, 1} }},
 	{"header-trailer", []int{64, 600, 1350, 4000, 16384}, func(n int) []int { return []int{5, n, 20} }},
 	{"16-pieces", []int{64, 1350, 4000, 16384}, func(n int) []int { return equal(16, n) }},
 	{"64-pieces", []int{6400}, func(n int) []int { return equal(64, n) }},
