@@ -9,8 +9,8 @@
 //
 // The first serves a page about the connection, under a certificate of its own
 // that it prints unless it is given one; the second fetches a page. openssl
-// s_client, gnutls-cli and curl are other clients for the first; any server with
-// TLS 1.3 will do for the second.
+// s_client, gnutls-cli, curl and browsers are other clients for the first; any
+// server with TLS 1.3 will do for the second.
 //
 // Read link.go first: it is all that there is between a handshake and the record
 // layer. client.go and server.go are the two sides, in the order in which things

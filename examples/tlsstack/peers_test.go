@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/pem"
 	"fmt"
 	"io"
@@ -211,6 +213,7 @@ func TestOpenSSLServer(t *testing.T) {
 	tests := []test{
 		{"certificate wanted", ecdsaP256, x25519, x25519, false, []string{"-verify", "1"}},
 		{"without compatibility mode", ecdsaP256, secp256r1, x25519, true, []string{"-no_middlebox"}},
+		{"messages in fragments", rsaPSS, x25519, x25519, false, []string{"-max_send_frag", "512"}},
 	}
 	for _, sch := range allSchemes {
 		tests = append(tests, test{sch.name, sch, x25519, x25519, false, nil})
@@ -391,5 +394,54 @@ func TestCurl(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestChromium has a browser show a page, from a server that takes its key share
+// and from one that asks for another.
+func TestChromium(t *testing.T) {
+	chromium := require.Tool(t, "chromium")
+	for _, g := range allGroups {
+		t.Run(g.name, func(t *testing.T) {
+			t.Parallel()
+			// Not TempDir: the browser's processes may write for a moment after it has ended.
+			home, err := os.MkdirTemp("", "tlsstack")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { os.RemoveAll(home) })
+			ln, port := listen(t)
+			sc := testServer()
+			sc.groups = []*group{g}
+			sc.protocols = []string{"http/1.1"}
+			go func() {
+				for {
+					transport, err := ln.Accept()
+					if err != nil {
+						return
+					}
+					go func() {
+						defer transport.Close()
+						answer(transport, sc) // connections that a browser does not use among them
+					}()
+				}
+			}()
+			key := sha256.Sum256(sc.certificates[0].leaf.RawSubjectPublicKeyInfo)
+			c := start(t, "env", "HOME="+home, chromium,
+				"--headless", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking", "--no-first-run", "--no-proxy-server",
+				// Root cannot have a sandbox, and the page is ours.
+				"--no-sandbox", "--user-data-dir="+filepath.Join(home, "data"),
+				// This certificate and no other.
+				"--ignore-certificate-errors-spki-list="+base64.StdEncoding.EncodeToString(key[:]),
+				"--dump-dom", "https://localhost:"+port+"/")
+			if err := c.wait(); err != nil {
+				t.Error(err)
+			}
+			for _, want := range []string{"group: " + g.name, `protocol: "http/1.1"`, fmt.Sprintf("HelloRetryRequest: %v", g != x25519)} {
+				if !strings.Contains(c.output.String(), want) {
+					t.Errorf("the browser does not show %q", want)
+				}
+			}
+		})
 	}
 }

@@ -284,7 +284,7 @@ func (p *tap) contentTypes() (types []byte) {
 // dummy change_cipher_spec record [...] immediately before its second flight."
 // "The server sends a dummy change_cipher_spec record immediately after its first
 // handshake message." (RFC 9846, Appendix E.4) Either is sent once, and a flight
-// under one key is one record. No client, no session ID, no change_cipher_spec.
+// under one key is one record. A client without session ID is sent none.
 func TestCompatibilityMode(t *testing.T) {
 	for _, test := range []struct {
 		name           string
