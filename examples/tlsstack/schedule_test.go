@@ -87,9 +87,15 @@ func TestRFC8448(t *testing.T) {
 			if !bytes.Equal(s.secret, unhex(t, test.early)) {
 				t.Errorf("Early Secret %x", s.secret)
 			}
-			handshake, err := s.handshakeSecrets(unhex(t, test.shared), transcript)
+			early, shared := s.secret, unhex(t, test.shared)
+			handshake, err := s.handshakeSecrets(shared, transcript)
 			if err != nil {
 				t.Fatal(err)
+			}
+			// "Once all the values which are to be derived from a given secret have been
+			// computed, that secret SHOULD be erased." (RFC 9846, Section 7.1)
+			if zeros := make([]byte, 32); !bytes.Equal(early, zeros) || !bytes.Equal(shared, zeros) {
+				t.Error("secrets are not overwritten")
 			}
 			transcript = append(transcript, f["Message_EncryptedExtensions"]...)
 			transcript = append(transcript, f["Message_Server_Certificate"]...)
