@@ -27,9 +27,11 @@
 //
 // While a call runs nobody may change its inputs, a list of pieces least of all,
 // because kernels go over it themselves and would use memory that was never
-// checked. Nor may anybody read or change its outputs: an open may put plaintext
-// there before it has verified it. When an open returns, its outputs hold verified
-// plaintext or zeros.
+// checked. An open may read ciphertext twice, to verify and to decrypt it; what is
+// changed in between is decrypted without having been verified. So ciphertext in
+// memory that a peer can write to must be copied first. Nor may anybody read or
+// change a call's outputs: an open may put plaintext there before it has verified
+// it. When an open returns, its outputs hold verified plaintext or zeros.
 //
 // # Backends
 //

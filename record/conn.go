@@ -625,8 +625,9 @@ func (r *connReader) handleAlert(a Alert) {
 // immediately close the connection." "Whenever an implementation encounters a
 // fatal error condition, it SHOULD send an appropriate fatal alert and MUST close
 // the connection without sending or receiving any additional data." (RFC 9846,
-// Section 6.2). The transport stays open until the caller's Close: closed here,
-// with data of the peer unread, it could lose the alert.
+// Section 6.2). Deviation: the transport stays open until the caller's Close,
+// though nothing more is sent or read. Closed here, with data of the peer unread,
+// it could lose the alert.
 func (r *connReader) handleFailure(err error) {
 	c := (*Conn)(r)
 	f := &failure{err: err, send: true}

@@ -390,9 +390,9 @@ func (o *Opener) judgeHeader(in []byte) (bodySize, need int, err error) {
 		if !o.allowCCS {
 			return 0, 0, ErrChangeCipherSpec
 		}
-		// Section 5 says to drop it, Section 5.1 that there MUST NOT be any
-		// other records between the fragments of a handshake message. We take
-		// the stricter one, as crypto/tls does.
+		// Deviation: Section 5 says to drop it, Section 5.1 that there MUST NOT
+		// be any other records between the fragments of a handshake message. We
+		// take the stricter one, as crypto/tls does.
 		if o.messages.partial() {
 			return 0, 0, ErrInterleaved
 		}

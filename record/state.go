@@ -246,6 +246,17 @@ func lower(a, b uint64) uint64 {
 
 // Reveal takes the secrets out of st and empties it. It returns
 // [ErrStateSpent] if st was used, and [ErrKeySetup].
+//
+// Whoever has them does from then on what this package did. With kernel TLS on
+// Linux (TLS_TX and TLS_RX), which knows records and no messages, that is to
+//
+//   - set Keys and Seq of each direction, and of the receiving one only if Unread
+//     is empty, because a kernel does not take records that were received before;
+//   - read with recvmsg and look at TLS_GET_RECORD_TYPE, because alerts and
+//     handshake messages come between data, and send those with TLS_SET_RECORD_TYPE;
+//   - derive, on a KeyUpdate of the peer, the next secret from TrafficSecret, set its
+//     keys with number 0 before reading on, and answer a request;
+//   - send a KeyUpdate before SoftLimit, and close_notify at the end.
 func (st *State) Reveal() (*Secrets, error) {
 	f, err := st.take()
 	if err != nil {

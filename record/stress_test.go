@@ -184,8 +184,8 @@ func TestConnAlertRace(t *testing.T) {
 	}
 }
 
-// TestFloodWithoutReader has a peer send a million records to a connection that
-// nobody reads: it costs no memory here, and then, when somebody reads, no more
+// TestFloodWithoutReader has a peer send records, up to a million, until buffers of
+// the kernel are full, to a connection that nobody reads: it costs no memory here, and then, when somebody reads, no more
 // than what a few records cost.
 func TestFloodWithoutReader(t *testing.T) {
 	for name, seal := range map[string]func(s *Sealer, dst []byte) ([]byte, error){

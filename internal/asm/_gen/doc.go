@@ -118,7 +118,9 @@ package main
 //	rest           encrypt    hash the last whole batch, then the rest
 //
 // Ciphertext is read back from the output for hashing: eight registers of it
-// would be more than there are. An open hashes the batch that it decrypts.
+// would be more than there are. An open hashes the batch that it decrypts, and
+// loads it twice for the same reason: what is changed in between is decrypted
+// without having been verified. avx512 loads it once.
 //
 // Short texts, those that fit batch 0, take code of their own, by number of
 // vectors; so does the rest of a long text.
