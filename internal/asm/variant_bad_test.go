@@ -20,6 +20,20 @@ var (
 // crafted assembles one function with the given body and checks it.
 func crafted(t *testing.T, v variant, frame, body string) []string {
 	t.Helper()
+	return checkAll(v, craft(t, v, frame, body))
+}
+
+// checkAll checks functions as kernels of v.
+func checkAll(v variant, functions []function) (problems []string) {
+	for _, f := range functions {
+		problems = append(problems, checkFunction(v, f)...)
+	}
+	return problems
+}
+
+// craft assembles one function with the given body.
+func craft(t *testing.T, v variant, frame, body string) []function {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "crafted_amd64.s")
 	source := "#include \"textflag.h\"\n" +
 		"DATA " + v.name + "Table<>+0(SB)/8, $1\nDATA " + v.name + "Table<>+8(SB)/8, $2\nGLOBL " + v.name + "Table<>(SB), RODATA|NOPTR, $16\n" +
@@ -28,11 +42,7 @@ func crafted(t *testing.T, v variant, frame, body string) []string {
 	if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var problems []string
-	for _, f := range assemble(t, file) {
-		problems = append(problems, checkFunction(v, f)...)
-	}
-	return problems
+	return assemble(t, file)
 }
 
 func TestVariantCheckAccepts(t *testing.T) {
@@ -105,6 +115,37 @@ func TestVariantCheckRefuses(t *testing.T) {
 		}
 		if !slices.ContainsFunc(problems, func(p string) bool { return strings.Contains(p, test.says) }) {
 			t.Errorf("%s: complaints %q, none of which says %q", test.name, problems, test.says)
+		}
+	}
+}
+
+// TestVariantCheckRefusesZeroingWithoutMask takes the opmask from the bytes,
+// since the assembler does not encode such an instruction.
+func TestVariantCheckRefusesZeroingWithoutMask(t *testing.T) {
+	for _, test := range []struct {
+		body    string
+		refused bool // without its opmask
+	}{
+		{"VMOVDQU8.Z (AX), K1, Z1", true},
+		{"VMOVDQU64.Z (AX), K7, X1", true},
+		{"VPXORQ.Z Y17, Y2, K4, Y3", true},
+		{"VPSHUFB.Z Z1, Z2, K2, Z3", true},
+		{"VMOVDQU8 (AX), K1, Z1", false}, // merges; without an opmask, moves all
+		{"VPXORQ Y17, Y2, K4, Y3", false},
+	} {
+		functions := craft(t, wide, "0-0", test.body+"\nVZEROUPPER\nRET")
+		if problems := checkAll(wide, functions); len(problems) != 0 {
+			t.Errorf("%s is refused: %q", test.body, problems)
+		}
+		code := functions[0].body[0].code
+		if code[0] != 0x62 || code[3]&7 == 0 {
+			t.Fatalf("%s: % x is no EVEX instruction with an opmask", test.body, code)
+		}
+		code[3] &^= 7
+		problems := checkAll(wide, functions)
+		refused := len(problems) == 1 && strings.Contains(problems[0], "zeroes without an opmask")
+		if refused != test.refused || !refused && len(problems) != 0 {
+			t.Errorf("%s, its opmask taken: % x: complaints %q, want refusal %v", test.body, code, problems, test.refused)
 		}
 	}
 }

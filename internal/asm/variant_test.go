@@ -6,6 +6,7 @@ package asm
 //   - Kernels call, and read tables of, their own backend only.
 //   - Every encoded instruction belongs to a feature that the backend declares,
 //     and so does every feature that the generator's "Requires:" lines name.
+//   - No EVEX instruction zeroes without an opmask.
 //   - No kernel uses the frame pointer, the goroutine's register or the stack
 //     pointer, mixes legacy SSE with VEX, or returns with dirty upper halves.
 //
@@ -467,7 +468,7 @@ opcode:
 	case 0xc4: // three-byte VEX
 		return vexFeatures(int(at(1)&31), at(3), at(2)>>2&1, at(2)&3, at(4))
 	case 0x62: // EVEX
-		return evexFeatures(int(at(1)&7), at(4), at(3)>>5&3)
+		return evexFeatures(int(at(1)&7), at(4), at(3))
 	case 0x0f:
 	default:
 		return nil, nil // one-byte opcodes are all baseline
@@ -564,12 +565,19 @@ func vexFeatures(opcodeMap int, op, length, prefix, modRM byte) ([]string, error
 	return nil, fmt.Errorf("a VEX instruction that the check does not know: map %d, opcode %#x", opcodeMap, op)
 }
 
-// evexFeatures names what all EVEX instructions need. Which of BW and DQ one
-// needs is left to the generator's own lists: every processor that has one of
-// them and VAES has both.
-func evexFeatures(opcodeMap int, op, length byte) ([]string, error) {
+// evexFeatures names what all EVEX instructions need, from the opcode map, the
+// opcode and the last byte of the prefix (zeroing, length, opmask). Which of BW
+// and DQ one needs is left to the generator's own lists: every processor that
+// has one of them and VAES has both.
+//
+// Zeroing without an opmask is an error: processors raise #UD (Intel SDM,
+// volume 2, on EVEX encoding), emulators may not.
+func evexFeatures(opcodeMap int, op, last byte) ([]string, error) {
+	if last&0x80 != 0 && last&7 == 0 {
+		return nil, fmt.Errorf("an EVEX instruction that zeroes without an opmask")
+	}
 	features := []string{"AVX512F"}
-	if length < 2 {
+	if last>>5&3 < 2 {
 		features = append(features, "AVX512VL")
 	}
 	switch {
