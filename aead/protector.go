@@ -210,7 +210,8 @@ func (p *Protector) SealGather(out []byte, header uint64, pieces [][]byte) error
 // Open uses the current sequence number, and adds one only if body verifies.
 // If it does not, Open returns [ErrOpen], and prefix and body[len(prefix) :
 // len(body)-Overhead] hold zeros. A body shorter than a tag is ErrOpen too;
-// then, and when it returns [ErrSequenceExhausted], nothing was written. Open
+// then, and when it returns [ErrSequenceExhausted], nothing was written. A panic in
+// the AEAD leaves the number as it was, and zeros in prefix and body. Open
 // panics, before it writes anything, when prefix is longer than the inner
 // plaintext or body than 65535 bytes, on a header of more than 40 bits, on an
 // invalid overlap, and after [Protector.Wipe].
@@ -234,13 +235,29 @@ func (p *Protector) Open(prefix []byte, header uint64, body []byte) error {
 	if p.record != nil {
 		err = p.record.OpenSplit(prefix, seq, header, headerSize, body)
 	} else {
-		err = p.aead.OpenSplit(prefix, p.nonceFor(seq), body, p.additionalData(header))
+		err = p.openOther(prefix, seq, header, body)
 	}
 	if err != nil {
 		return ErrOpen
 	}
 	p.seq = seq + 1
 	return nil
+}
+
+// openOther opens with an AEAD that need not be this module's. If it panics nothing
+// unverified is left behind; the RecordKey does not panic once it has begun, and a
+// deferred call would take a tenth of a short record's time.
+func (p *Protector) openOther(prefix []byte, seq, header uint64, body []byte) (err error) {
+	done := false
+	defer func() {
+		if !done {
+			clear(prefix)
+			clear(body)
+		}
+	}()
+	err = p.aead.OpenSplit(prefix, p.nonceFor(seq), body, p.additionalData(header))
+	done = true
+	return err
 }
 
 // Wipe erases the key, as far as its AEAD can, and the IV. Every later seal

@@ -488,6 +488,32 @@ func TestOpenPanics(t *testing.T) {
 	}
 }
 
+// A spiller is a Gatherer that decrypts and then panics, without cleaning up.
+type spiller struct{ aead.Gatherer }
+
+func (s spiller) OpenSplit(prefix, nonce, buf, additionalData []byte) error {
+	if err := s.Gatherer.OpenSplit(prefix, nonce, buf, additionalData); err != nil {
+		return err
+	}
+	panic("spiller")
+}
+
+// TestOpenPanicsInGatherer: not even an AEAD that is careless leaves plaintext.
+func TestOpenPanicsInGatherer(t *testing.T) {
+	s := adapted(t, aead.AES128GCM(), func(a cipher.AEAD) cipher.AEAD { return spiller{aead.Gather(a)} })
+	w, o := newProtector(t, s, 0), newProtector(t, s, 0)
+	content := bytes.Repeat([]byte("content "), 5)
+	body := make([]byte, len(content)+1+16)
+	if err := w.Seal(body, 0, content, 23); err != nil {
+		t.Fatal(err)
+	}
+	prefix := make([]byte, 8)
+	mustPanic(t, "spiller", "Open", func() { o.Open(prefix, 0, body) })
+	if o.Seq() != 0 || !bytes.Equal(prefix, make([]byte, len(prefix))) || !bytes.Equal(body, make([]byte, len(body))) {
+		t.Errorf("number %d, prefix %q, body %q", o.Seq(), prefix, body)
+	}
+}
+
 func TestNewProtectorErrors(t *testing.T) {
 	for _, s := range allSuites(t) {
 		for n := range 65 {

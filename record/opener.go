@@ -316,26 +316,33 @@ func (o *Opener) Open(in []byte) (rec Record, need int, err error) {
 //
 // See RFC 9846, Sections 5.1, 5.2 and 5.4.
 func (o *Opener) OpenTo(dst, in []byte) (rec Record, need int, err error) {
+	need, err = o.openTo(&rec, dst, in)
+	return
+}
+
+// openTo is OpenTo for a rec that is empty and stands where the caller reads it: to
+// return a copy of what was just written in parts took a third of the time of a short
+// record. On an error, and when need > 0, rec is empty still.
+func (o *Opener) openTo(rec *Record, dst, in []byte) (need int, err error) {
 	if err := o.usable(); err != nil {
-		return Record{}, 0, err
+		return 0, err
 	}
 	if o.update {
-		return Record{}, 0, ErrKeyUpdatePending
+		return 0, ErrKeyUpdatePending
 	}
 	bodySize, need, err := o.judgeHeader(in)
 	if err != nil {
-		return Record{}, 0, o.fail(err)
+		return 0, o.fail(err)
 	}
 	if need > 0 {
-		return Record{}, need, nil
+		return need, nil
 	}
 	record := in[:HeaderSize+bodySize]
-	rec.Type = ContentType(record[0])
-	rec.Size = len(record)
+	typ := ContentType(record[0])
 	body := record[HeaderSize:]
 
 	switch {
-	case rec.Type == ContentTypeChangeCipherSpec:
+	case typ == ContentTypeChangeCipherSpec:
 		// "An implementation may receive an unencrypted record of type
 		// change_cipher_spec consisting of the single byte value 0x01 at any time
 		// after the first ClientHello message has been sent or received and
@@ -345,30 +352,30 @@ func (o *Opener) OpenTo(dst, in []byte) (rec Record, need int, err error) {
 		// or which receives a protected change_cipher_spec record MUST abort
 		// the handshake with an "unexpected_message" alert." (Section 5)
 		if body[0] != 1 {
-			return Record{}, 0, o.fail(ErrChangeCipherSpec)
+			return 0, o.fail(ErrChangeCipherSpec)
 		}
 		if err := o.count(); err != nil {
-			return Record{}, 0, o.fail(err)
+			return 0, o.fail(err)
 		}
-		rec.Dropped = true
-		return rec, 0, nil
+		*rec = Record{Type: typ, Size: len(record), Dropped: true}
+		return 0, nil
 	case o.keys != nil:
-		err = o.openBody(&rec, dst, record)
-		return
-	case rec.Type == ContentTypeApplicationData:
+		rec.Type, rec.Size = typ, len(record)
+		return 0, o.openBody(rec, dst, record)
+	case typ == ContentTypeApplicationData:
 		// Only rejected early data comes here. "The server then ignores early
 		// data by skipping all records with an external content type of
 		// "application_data" (indicating that they are encrypted), up to the
 		// configured max_early_data_size." (RFC 9846, Section 4.3.10)
-		err = o.drop(&rec, bodySize-1-usualTagSize)
-		return
+		rec.Type, rec.Size = typ, len(record)
+		return 0, o.drop(rec, bodySize-1-usualTagSize)
 	}
-	o.skipping = o.skipping && rec.Type != ContentTypeHandshake
-	if err := o.accept(rec.Type, body, 0); err != nil {
-		return Record{}, 0, o.fail(err)
+	o.skipping = o.skipping && typ != ContentTypeHandshake
+	if err := o.accept(typ, body, 0); err != nil {
+		return 0, o.fail(err)
 	}
-	rec.Content = body[:len(body):len(body)]
-	return rec, 0, nil
+	*rec = Record{Type: typ, Size: len(record), Content: body[:len(body):len(body)]}
+	return 0, nil
 }
 
 // judgeHeader judges what in has of the first record's header. It returns the
@@ -474,10 +481,8 @@ func contentSize(typ ContentType, size int) error {
 	return nil
 }
 
-// openBody opens a protected record and completes rec, which is where the caller
-// will find it: to return a copy of what was just written in parts took a third
-// of the time of a short record. On an error rec is empty. Nothing is decided by
-// the plaintext, and none of it is copied, before it verifies.
+// openBody opens a protected record and completes rec. On an error rec is empty.
+// Nothing is decided by the plaintext, and none of it is copied, before it verifies.
 func (o *Opener) openBody(rec *Record, dst, record []byte) error {
 	body := record[HeaderSize:]
 	innerSize := len(body) - o.keys.protector.Overhead()
@@ -538,16 +543,10 @@ func (o *Opener) openBody(rec *Record, dst, record []byte) error {
 	return nil
 }
 
-// open verifies body and leaves no unverified byte behind, even if the AEAD
-// panics.
+// open verifies body. If the AEAD panics the stage says so, and the Protector leaves
+// no unverified byte behind.
 func (o *Opener) open(prefix []byte, header uint64, body []byte) error {
 	o.stage = stageCrypto
-	defer func() {
-		if o.stage != stageIdle {
-			clear(prefix)
-			clear(body)
-		}
-	}()
 	err := o.keys.protector.Open(prefix, header, body)
 	o.stage = stageIdle
 	if err != nil {

@@ -287,7 +287,8 @@ func (r *Reader) open(p []byte) (n, need int) {
 		panic("record: Reader not made by NewReader, or Conn not by NewConn")
 	}
 	in := r.buffered()
-	rec, need, err := r.opener.OpenTo(p, in)
+	var rec Record
+	need, err := r.opener.openTo(&rec, p, in)
 	if err != nil {
 		r.fail(err)
 		return 0, 0
