@@ -1,6 +1,8 @@
 package record
 
 import (
+	"encoding/binary"
+
 	"example.com/splitseal/aead"
 	"example.com/splitseal/internal/mem"
 )
@@ -497,7 +499,13 @@ func (o *Opener) openBody(rec *Record, dst, record []byte) error {
 	// "additional_data = TLSCiphertext.opaque_type ||
 	// TLSCiphertext.legacy_record_version || TLSCiphertext.length" (RFC 9846,
 	// Section 5.2): the header as received.
-	if err := o.open(prefix, readRecordHeader(record), body); err != nil {
+	//
+	// If the AEAD panics the stage says so, and the Protector leaves no unverified
+	// byte behind.
+	o.stage = stageCrypto
+	err := o.keys.protector.Open(prefix, readRecordHeader(record), body)
+	o.stage = stageIdle
+	if err != nil {
 		// "the server skips past early data by attempting to deprotect received
 		// records using the handshake traffic key, discarding records which fail
 		// deprotection (up to the configured max_early_data_size)." (RFC 9846,
@@ -506,9 +514,10 @@ func (o *Opener) openBody(rec *Record, dst, record []byte) error {
 			return o.drop(rec, innerSize-1)
 		}
 		// "If the decryption fails, the receiver MUST terminate the connection
-		// with a "bad_record_mac" alert." (RFC 9846, Section 5.2)
+		// with a "bad_record_mac" alert." (RFC 9846, Section 5.2). Whatever the
+		// reason: "this alert is used for all deprotection failures." (Section 6.2)
 		*rec = Record{}
-		return o.fail(err)
+		return o.fail(ErrBadRecordMAC)
 	}
 	// "Once a record is deprotected successfully, it is treated as the start of
 	// the client's second flight" (RFC 9846, Section 4.3.10)
@@ -539,20 +548,6 @@ func (o *Opener) openBody(rec *Record, dst, record []byte) error {
 	default:
 		rec.Content = prefix[:len(prefix):len(prefix)]
 		rec.Rest = inner[len(prefix):n:n]
-	}
-	return nil
-}
-
-// open verifies body. If the AEAD panics the stage says so, and the Protector leaves
-// no unverified byte behind.
-func (o *Opener) open(prefix []byte, header uint64, body []byte) error {
-	o.stage = stageCrypto
-	err := o.keys.protector.Open(prefix, header, body)
-	o.stage = stageIdle
-	if err != nil {
-		// Whatever the reason: "this alert is used for all deprotection
-		// failures." (RFC 9846, Section 6.2, about bad_record_mac)
-		return ErrBadRecordMAC
 	}
 	return nil
 }
@@ -732,7 +727,7 @@ func (o *Opener) usable() error {
 
 // readRecordHeader returns the five bytes of a header as an integer.
 func readRecordHeader(p []byte) uint64 {
-	return uint64(p[0])<<32 | uint64(p[1])<<24 | uint64(p[2])<<16 | uint64(p[3])<<8 | uint64(p[4])
+	return uint64(p[0])<<32 | uint64(binary.BigEndian.Uint32(p[1:HeaderSize]))
 }
 
 // usualTagSize stands for the tag size of early data that was rejected before

@@ -174,7 +174,9 @@ func (r *Reader) Read(p []byte) (n int, err error) {
 		return 0, nil
 	}
 	for {
-		n += r.takePlain(p[n:])
+		if r.plain < r.plainEnd {
+			n += r.takePlain(p[n:])
+		}
 		if n == len(p) || n > 0 && r.err != nil {
 			return n, nil
 		}
@@ -241,9 +243,6 @@ func (r *Reader) writeRecord(w io.Writer) (n int, err error) {
 
 // takePlain moves content that was opened in place to p.
 func (r *Reader) takePlain(p []byte) int {
-	if r.plain == r.plainEnd {
-		return 0
-	}
 	n := copy(p, r.b.b[r.plain:r.plainEnd])
 	r.dropPlain(n)
 	return n
@@ -262,11 +261,15 @@ func (r *Reader) dropPlain(n int) {
 // release gives the buffer back if nothing is in it.
 func (r *Reader) release() {
 	if r.plain == r.plainEnd && r.start == r.end {
-		r.plain, r.plainEnd, r.start, r.end = 0, 0, 0, 0
-		if r.b != nil && !r.keep {
-			r.b.put()
-			r.b = nil
-		}
+		r.giveBack()
+	}
+}
+
+func (r *Reader) giveBack() {
+	r.plain, r.plainEnd, r.start, r.end = 0, 0, 0, 0
+	if r.b != nil && !r.keep {
+		r.b.put()
+		r.b = nil
 	}
 }
 
