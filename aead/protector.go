@@ -36,12 +36,17 @@ type Protector struct {
 	suite *Suite
 	seq   uint64
 
+	tagSize int // of suite
+
 	// One of the two is set; neither is after Wipe.
 	record *gcm.RecordKey
-	aead   Gatherer
+	other  *otherKey
+}
 
-	// What aead needs. The arrays are here because arguments of an interface's
-	// method escape.
+// An otherKey is an AEAD that takes nonce and additional data as slices. The arrays
+// are here because arguments of an interface's method escape.
+type otherKey struct {
+	aead   Gatherer
 	iv     [IVSize]byte
 	nonce  [IVSize]byte
 	header [8]byte
@@ -68,13 +73,13 @@ func ResumeProtector(s *Suite, keys TrafficKeys, seq uint64) (*Protector, error)
 	if len(keys.IV) != IVSize {
 		return nil, errIVSize
 	}
-	p := &Protector{suite: s, seq: seq}
+	p := &Protector{suite: s, tagSize: s.p.TagSize, seq: seq}
 	var err error
 	if s.recordKey {
 		p.record, err = gcm.NewRecordKey(keys.Key, keys.IV)
 	} else {
-		p.aead, err = s.New(keys.Key)
-		copy(p.iv[:], keys.IV)
+		p.other = &otherKey{iv: [IVSize]byte(keys.IV)}
+		p.other.aead, err = s.New(keys.Key)
 	}
 	if err != nil {
 		return nil, err
@@ -91,7 +96,7 @@ func (p *Protector) Seq() uint64 { return p.seq }
 
 // Overhead returns the size of the tag in bytes, which is what sealing adds to
 // the inner plaintext.
-func (p *Protector) Overhead() int { return p.suite.p.TagSize }
+func (p *Protector) Overhead() int { return p.tagSize }
 
 // Format prints the suite's name, whatever the verb, and no key.
 func (p *Protector) Format(s fmt.State, verb rune) {
@@ -111,7 +116,7 @@ func (p *Protector) Format(s fmt.State, verb rune) {
 // and after [Protector.Wipe]; in all these cases nothing has changed.
 func (p *Protector) Seal(out []byte, header uint64, content []byte, contentType byte) error {
 	p.check(out, header)
-	if len(out)-1-p.suite.p.TagSize != len(content) {
+	if len(out)-1-p.tagSize != len(content) {
 		panic("aead: output is not the content, a byte and a tag long")
 	}
 	if mem.Inexact(out, content) {
@@ -127,7 +132,7 @@ func (p *Protector) Seal(out []byte, header uint64, content []byte, contentType 
 		return nil
 	}
 	out[len(content)] = contentType
-	p.aead.SealSplit(out, p.nonceFor(seq), content, p.additionalData(header))
+	p.other.aead.SealSplit(out, p.other.nonceFor(seq), content, p.other.additionalData(header))
 	return nil
 }
 
@@ -143,7 +148,7 @@ func (p *Protector) Seal(out []byte, header uint64, content []byte, contentType 
 // [Protector.Overhead].
 func (p *Protector) SealSplit(out []byte, header uint64, prefix []byte) error {
 	p.check(out, header)
-	if len(prefix) > len(out)-p.suite.p.TagSize {
+	if len(prefix) > len(out)-p.tagSize {
 		panic(prefixTooLong)
 	}
 	if mem.Inexact(out, prefix) {
@@ -158,7 +163,7 @@ func (p *Protector) SealSplit(out []byte, header uint64, prefix []byte) error {
 		p.record.SealSplit(out, seq, header, headerSize, prefix)
 		return nil
 	}
-	p.aead.SealSplit(out, p.nonceFor(seq), prefix, p.additionalData(header))
+	p.other.aead.SealSplit(out, p.other.nonceFor(seq), prefix, p.other.additionalData(header))
 	return nil
 }
 
@@ -178,7 +183,7 @@ func (p *Protector) SealSplit(out []byte, header uint64, prefix []byte) error {
 // does.
 func (p *Protector) SealGather(out []byte, header uint64, pieces [][]byte) error {
 	p.check(out, header)
-	n := len(out) - p.suite.p.TagSize
+	n := len(out) - p.tagSize
 	switch total, ok, inexact := mem.Measure(out, pieces, maxBodySize); {
 	case !ok || total != n:
 		panic("aead: output is not the pieces and a tag long")
@@ -194,7 +199,7 @@ func (p *Protector) SealGather(out []byte, header uint64, pieces [][]byte) error
 		p.record.SealGather(out, seq, header, headerSize, pieces)
 		return nil
 	}
-	p.aead.SealGather(out[:0:len(out)], p.nonceFor(seq), pieces, p.additionalData(header))
+	p.other.aead.SealGather(out[:0:len(out)], p.other.nonceFor(seq), pieces, p.other.additionalData(header))
 	return nil
 }
 
@@ -217,7 +222,7 @@ func (p *Protector) SealGather(out []byte, header uint64, pieces [][]byte) error
 // invalid overlap, and after [Protector.Wipe].
 func (p *Protector) Open(prefix []byte, header uint64, body []byte) error {
 	p.check(body, header)
-	n := len(body) - p.suite.p.TagSize
+	n := len(body) - p.tagSize
 	if n < 0 {
 		return ErrOpen
 	}
@@ -235,29 +240,13 @@ func (p *Protector) Open(prefix []byte, header uint64, body []byte) error {
 	if p.record != nil {
 		err = p.record.OpenSplit(prefix, seq, header, headerSize, body)
 	} else {
-		err = p.openOther(prefix, seq, header, body)
+		err = p.other.open(prefix, seq, header, body)
 	}
 	if err != nil {
 		return ErrOpen
 	}
 	p.seq = seq + 1
 	return nil
-}
-
-// openOther opens with an AEAD that need not be this module's. If it panics nothing
-// unverified is left behind; the RecordKey does not panic once it has begun, and a
-// deferred call would take a tenth of a short record's time.
-func (p *Protector) openOther(prefix []byte, seq, header uint64, body []byte) (err error) {
-	done := false
-	defer func() {
-		if !done {
-			clear(prefix)
-			clear(body)
-		}
-	}()
-	err = p.aead.OpenSplit(prefix, p.nonceFor(seq), body, p.additionalData(header))
-	done = true
-	return err
 }
 
 // Wipe erases the key, as far as its AEAD can, and the IV. Every later seal
@@ -267,11 +256,12 @@ func (p *Protector) Wipe() {
 	if p.record != nil {
 		p.record.Wipe()
 	}
+	if p.other != nil {
+		*p.other = otherKey{}
+	}
 	p.self = nil
 	p.record = nil
-	p.aead = nil
-	clear(p.iv[:])
-	clear(p.nonce[:])
+	p.other = nil
 }
 
 func (p *Protector) check(body []byte, header uint64) {
@@ -286,16 +276,32 @@ func (p *Protector) check(body []byte, header uint64) {
 	}
 }
 
-func (p *Protector) nonceFor(seq uint64) []byte {
-	p.nonce = p.iv
-	tail := p.nonce[IVSize-8:]
-	binary.BigEndian.PutUint64(tail, binary.BigEndian.Uint64(tail)^seq)
-	return p.nonce[:]
+// open is OpenSplit for an AEAD that need not be this module's: if it panics nothing
+// unverified is left behind. A RecordKey does not panic once it has begun, and a
+// deferred call would take a tenth of a short record's time.
+func (k *otherKey) open(prefix []byte, seq, header uint64, body []byte) (err error) {
+	done := false
+	defer func() {
+		if !done {
+			clear(prefix)
+			clear(body)
+		}
+	}()
+	err = k.aead.OpenSplit(prefix, k.nonceFor(seq), body, k.additionalData(header))
+	done = true
+	return err
 }
 
-func (p *Protector) additionalData(header uint64) []byte {
-	binary.BigEndian.PutUint64(p.header[:], header)
-	return p.header[len(p.header)-headerSize:]
+func (k *otherKey) nonceFor(seq uint64) []byte {
+	k.nonce = k.iv
+	tail := k.nonce[IVSize-8:]
+	binary.BigEndian.PutUint64(tail, binary.BigEndian.Uint64(tail)^seq)
+	return k.nonce[:]
+}
+
+func (k *otherKey) additionalData(header uint64) []byte {
+	binary.BigEndian.PutUint64(k.header[:], header)
+	return k.header[len(k.header)-headerSize:]
 }
 
 // From RFC 9846, Section 5.2.
