@@ -106,8 +106,8 @@ func anchors(text string) []string {
 }
 
 // notRun are commands of the documents that this test does not run, and why. A
-// command is one line of a block without a language, without its assignments
-// of environment variables.
+// command is as commands returns it, without its assignments of environment
+// variables.
 var notRun = map[string]string{
 	"go test work":                          "would run this test again; continuous integration runs it",
 	"go build ./...":                        "the packages were built to get here",
@@ -119,34 +119,68 @@ var notRun = map[string]string{
 // run, and of the long ones, what can be checked without running the tests and
 // benchmarks that they start: that packages exist and names match.
 func TestCommandsRun(t *testing.T) {
-	commands := 0
+	count := 0
 	for name, text := range documents(t) {
-		for _, block := range fence.FindAllStringSubmatch(text, -1) {
-			if block[1] != "" {
-				continue
-			}
-			for line := range strings.SplitSeq(strings.TrimSpace(block[2]), "\n") {
-				line = strings.TrimSpace(line)
-				if !isCommand.MatchString(line) {
-					continue
-				}
-				commands++
-				t.Run(name+": "+line, func(t *testing.T) { checkCommand(t, line) })
-			}
+		for _, line := range commands(text) {
+			count++
+			t.Run(name+": "+line, func(t *testing.T) { checkCommand(t, line) })
 		}
 	}
-	if commands < 5 {
-		t.Errorf("only %d commands found: is the expression for them still right?", commands)
+	if count < 5 {
+		t.Errorf("only %d commands found: is the expression for them still right?", count)
 	}
 }
 
-var isCommand = regexp.MustCompile(`^([A-Z_]+=\S+ )*(go|git|cd|taskset|nice|\./\S+|\.ci/run|bash|valgrind)( |$)`)
+// commands returns the commands that a document quotes. In a fenced block without
+// a language those are the lines that look like one; there are drawings in such
+// blocks too. In an indented block every line is one.
+func commands(text string) []string {
+	var list []string
+	for _, block := range fence.FindAllStringSubmatch(text, -1) {
+		if block[1] != "" {
+			continue
+		}
+		for line := range strings.SplitSeq(block[2], "\n") {
+			if line = strings.TrimSpace(line); isCommand.MatchString(line) {
+				list = append(list, line)
+			}
+		}
+	}
+	for _, m := range indented.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
+		list = append(list, m[1])
+	}
+	return list
+}
+
+var (
+	isCommand = regexp.MustCompile(`^([A-Z_]+=\S+ )*(go|git|cd|env|taskset|nice|\./\S+|\.ci/run|bash|valgrind)( |$)`)
+	indented  = regexp.MustCompile(`(?m)^(?: {4}|\t)\s*(\S.*)$`)
+)
+
+// TestCommandsFound holds commands to what is one and what is not.
+func TestCommandsFound(t *testing.T) {
+	text := strings.Join([]string{
+		"Text, go test text.", "",
+		"    go test indented", "", "\tgotest unknown", "",
+		"- an item", "  go test item", "",
+		"```", "go test fenced", "    A=b ./fenced.test indented", "a drawing", "```",
+		"```go", "    go test language", "```", "",
+		"    env A=b go vet indented",
+	}, "\n")
+	want := []string{"go test fenced", "A=b ./fenced.test indented", "go test indented", "gotest unknown", "env A=b go vet indented"}
+	if got := commands(text); !slices.Equal(got, want) {
+		t.Errorf("found %q, want %q", got, want)
+	}
+}
 
 // assignment is an environment variable in front of a command.
 var assignment = regexp.MustCompile(`^[A-Z_]+=\S+$`)
 
 func checkCommand(t *testing.T, line string) {
 	words := split(t, line)
+	if words[0] == "env" {
+		words = words[1:]
+	}
 	var env []string
 	for len(words) > 0 && assignment.MatchString(words[0]) {
 		env = append(env, words[0])
@@ -214,6 +248,13 @@ func checkCommand(t *testing.T, line string) {
 		goRun(words[1:]...)
 	case words[0] == "go" && words[1] == "run" && strings.HasPrefix(words[2], "./"):
 		goRun("vet", words[2])
+		for _, w := range words[3:] {
+			if flag, ok := strings.CutPrefix(w, "-"); ok && !regexp.MustCompile(`(?m)^  -`+flag+`\b`).MatchString(usage(t, words[2])) {
+				t.Errorf("%s has no flag -%s", words[2], flag)
+			}
+		}
+	case words[0] == "go" && words[1] == "-C" && words[3] == "run":
+		goRun("-C", words[2], "vet", words[4])
 	case words[0] == "go" && words[1] == "generate":
 		goRun(append([]string{"generate", "-n"}, words[2:]...)...)
 	case words[0] == "go" && (words[1] == "vet" || words[1] == "list" || words[1] == "doc"):
@@ -232,6 +273,17 @@ func checkCommand(t *testing.T, line string) {
 	default:
 		t.Errorf("no rule for checking this command")
 	}
+}
+
+// usage returns what a program says of its flags.
+func usage(t *testing.T, pkg string) string {
+	cmd := exec.Command("go", "run", pkg, "-h")
+	cmd.Dir = root
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("go run %s -h: %v\n%s", pkg, err, out)
+	}
+	return string(out)
 }
 
 // split splits a command into words at spaces outside single quotes.
