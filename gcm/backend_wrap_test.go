@@ -7,10 +7,12 @@ import (
 	"example.com/splitseal/gcm"
 )
 
-// counterWraps are the vectors that Wycheproof flags CounterWrap in
+// counterWraps are the 36 vectors that Wycheproof flags CounterWrap in
 // testvectors_v1/aes_gcm_test.json (github.com/c2sp/wycheproof at
-// v0.0.0-20260902155932-3fa63dd0344a). Their texts are wrapTextSize zeros,
-// without additional data, so each ciphertext is the keystream.
+// v0.0.0-20260902155932-3fa63dd0344a, Apache-2.0; SHA-256 985e5ecc172e181eaf49
+// e89508b9470dcf478002eb7e8559c707eb42dc97dfe7). interop/vectors reads them from
+// there. Their texts are wrapTextSize zeros, without additional data, so each
+// ciphertext is the keystream.
 //
 // A 12-byte nonce starts the block counter at 1, and the longest text ends
 // before 2^32. A nonce of another size starts it anywhere.

@@ -2,7 +2,8 @@
 // that the machine has.
 //
 //   - Wycheproof's AES-GCM, ChaCha20-Poly1305 and AES-CCM sets, from the module
-//     github.com/c2sp/wycheproof, whose version and hash go.mod and go.sum pin.
+//     github.com/c2sp/wycheproof, whose version and hash go.mod and go.sum pin. Its
+//     licence is Apache-2.0; no file of it is here.
 //   - The AES-GCM set of NIST's Automated Cryptographic Validation Protocol,
 //     in testdata/acvp. The files are vectors/ACVP-AES-GCM.bz2 and
 //     expected/ACVP-AES-GCM.bz2 of github.com/geomys/acvp-testdata at
