@@ -1100,13 +1100,17 @@ func TestConnFloods(t *testing.T) {
 			return r
 		}, 32},
 		{"tickets", func(f *forger) []byte { return f.record(22, message(typeNewSessionTicket, 100), 0) }, 32},
-		{"fragments", func(f *forger) []byte {
+		{"fragments, mostly padding", func(f *forger) []byte {
 			// A message that never ends: its header says 60,000 bytes.
 			if f.seq == 0 {
 				return f.record(22, []byte{60, 0, 0xea, 0x60}, 0)
 			}
-			return f.record(22, []byte{1}, 0)
+			return f.record(22, []byte{1}, 2)
 		}, 32},
+		{"single bytes of messages", func(f *forger) []byte {
+			m := message(60, 1000)
+			return f.record(22, m[f.seq%1004:][:1], 0)
+		}, 32 * 1004},
 		{"fragments of messages", func(f *forger) []byte {
 			// 127 messages of 16,004 bytes fill 127*127 records that are not counted
 			// but where a message ends.

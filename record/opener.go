@@ -58,13 +58,11 @@ type Record struct {
 // records; and of user_canceled alerts at most 4. Only application data that is
 // not empty starts the count again. One more is [ErrTooManyIdleRecords].
 //
-// A handshake record is not counted if no message ends in it, it holds at least
-// 63 bytes of content, which is what the smallest record size limit has room for,
-// and no more padding than content: so a message counts once, into however many
-// such records its sender had to cut it. Without application data a peer can thus
-// send the content of 32 records and the fragments of 33 messages, whose size is
-// bounded by whoever joins them: with the 65536 bytes of a [Reader] that is
-// 2.6 MiB in all.
+// A handshake record is not counted if no message ends in it and it holds no more
+// padding than content: so a message counts once, into however many such records
+// its sender has cut it. Without application data a peer can thus send the content
+// of 32 records and the fragments of 33 messages, whose size is bounded by whoever
+// joins them: with the 65536 bytes of a [Reader] that is 2.6 MiB in all.
 //
 // Key-usage limits are not enforced: "Receiving implementations SHOULD NOT
 // enforce these limits, as future analyses may result in updated values." (RFC
@@ -645,7 +643,7 @@ func (o *Opener) accept(typ ContentType, content []byte, padding int) error {
 	}
 	// Nothing has begun behind it, so it ended the record.
 	o.update = o.messages.ended && o.messages.last == typeKeyUpdate
-	if o.epoch == EpochApplication && (ends || len(content) < max(fullFragment, padding)) {
+	if o.epoch == EpochApplication && (ends || len(content) < padding) {
 		return o.count()
 	}
 	return nil
@@ -741,9 +739,4 @@ const (
 
 	// maxUserCanceled is BoringSSL's bound on alerts of level warning.
 	maxUserCanceled = 4
-
-	// fullFragment is the content from which on a part of a message is not held
-	// against its sender, who may be under a limit that this side knows nothing of:
-	// of the user's, of its own, or of the transport.
-	fullFragment = MinRecordSizeLimit - 1
 )

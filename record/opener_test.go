@@ -709,25 +709,30 @@ func TestIdleRecords(t *testing.T) {
 	}
 }
 
-// TestFragmentsAreNotIdle counts a message once if its sender had to fragment it,
-// and every fragment that is shorter than any limit makes it, or mostly padding.
+// "Handshake messages MAY be coalesced into a single TLSPlaintext record or
+// fragmented across several records" (RFC 9846, Section 5.1), into single bytes if
+// the sender likes.
+//
+// TestFragmentsAreNotIdle counts a message once, however its sender fragments it, and
+// every fragment that is mostly padding.
 func TestFragmentsAreNotIdle(t *testing.T) {
-	const fragment = MinRecordSizeLimit - 1
 	suite := aead.AES128GCM()
-	ticket := message(typeNewSessionTicket, defaultMaxMessageSize)
 	for _, test := range []struct {
 		name          string
+		message       int
 		size, padding int
 		counted       bool // each fragment, and not each message
 	}{
-		{"limit 64", fragment, 0, false},
-		{"limit 64, the content type not counted", fragment + 1, 0, false},
-		{"limit 512", 511, 0, false},
-		{"no limit", MaxContentSize, 0, false},
-		{"as much padding as content", 512, 512, false},
-		{"short", fragment - 1, 0, true},
-		{"more padding than content", 512, 513, true},
+		{"single bytes", 1000, 1, 0, false},
+		{"limit 64", defaultMaxMessageSize, MinRecordSizeLimit - 1, 0, false},
+		{"limit 512", defaultMaxMessageSize, 511, 0, false},
+		{"no limit", defaultMaxMessageSize, MaxContentSize, 0, false},
+		{"as much padding as content", defaultMaxMessageSize, 512, 512, false},
+		{"a byte and a byte of padding", 1000, 1, 1, false},
+		{"more padding than content", defaultMaxMessageSize, 512, 513, true},
+		{"a byte and two of padding", 1000, 1, 2, true},
 	} {
+		ticket := message(typeNewSessionTicket, test.message)
 		f, o := newForger(t, suite), newTestOpener(t, suite, EpochApplication, OpenerConfig{})
 		messages, fragments := 0, 0
 		var err error
