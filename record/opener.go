@@ -53,10 +53,11 @@ type Record struct {
 // delivered every later call returns [ErrClosed]: "Any data received after a
 // closure alert has been received MUST be ignored." (RFC 9846, Section 6.1)
 //
-// At most 32 records in a row may bring no application data: empty application
-// data, handshake records under application keys, dropped change_cipher_spec
-// records; and of user_canceled alerts at most 4. Only application data that is
-// not empty starts the count again. One more is [ErrTooManyIdleRecords].
+// In a row, without application data between them, there may be 32 records of empty
+// application data and 32 others: handshake records under application keys, dropped
+// change_cipher_spec records, and alerts of user_canceled, of which there may be 4.
+// Only application data that is not empty starts these counts again. One more is
+// [ErrTooManyIdleRecords].
 //
 // A handshake record is not counted if no message ends in it and it holds no more
 // padding than content: so a message counts once, into however many such records
@@ -91,7 +92,8 @@ type Opener struct {
 	allowCCS   bool
 	skipping   bool
 	skip       int // what may still be skipped
-	idle       int // counted records in a row without application data
+	empty      int // records of empty application data in a row
+	idle       int // counted records without application data, apart from those
 	canceled   int // user_canceled alerts among them
 	messages   messageTracker
 }
@@ -354,7 +356,7 @@ func (o *Opener) openTo(rec *Record, dst, in []byte) (need int, err error) {
 		if body[0] != 1 {
 			return 0, o.fail(ErrChangeCipherSpec)
 		}
-		if err := o.count(); err != nil {
+		if err := count(&o.idle); err != nil {
 			return 0, o.fail(err)
 		}
 		*rec = Record{Type: typ, Size: len(record), Dropped: true}
@@ -616,9 +618,9 @@ func (o *Opener) acceptData(size int) error {
 		return ErrInterleaved
 	}
 	if size == 0 {
-		return o.count()
+		return count(&o.empty)
 	}
-	o.idle, o.canceled = 0, 0
+	o.empty, o.idle, o.canceled = 0, 0, 0
 	return nil
 }
 
@@ -644,7 +646,7 @@ func (o *Opener) accept(typ ContentType, content []byte, padding int) error {
 	// Nothing has begun behind it, so it ended the record.
 	o.update = o.messages.ended && o.messages.last == typeKeyUpdate
 	if o.epoch == EpochApplication && (ends || len(content) < padding) {
-		return o.count()
+		return count(&o.idle)
 	}
 	return nil
 }
@@ -664,12 +666,12 @@ func (o *Opener) acceptAlert(a Alert) error {
 	if o.canceled++; o.canceled > maxUserCanceled {
 		return ErrTooManyIdleRecords
 	}
-	return o.count()
+	return count(&o.idle)
 }
 
 // count counts a record without application data.
-func (o *Opener) count() error {
-	if o.idle++; o.idle > maxIdleRecords {
+func count(n *int) error {
+	if *n++; *n > maxIdleRecords {
 		return ErrTooManyIdleRecords
 	}
 	return nil
@@ -734,7 +736,8 @@ const usualTagSize = 16
 
 // Tuned numbers, from what peers settled on.
 const (
-	// maxIdleRecords is the bound of OpenSSL and BoringSSL; crypto/tls has 16.
+	// maxIdleRecords is the bound of OpenSSL and BoringSSL, on empty records and on
+	// KeyUpdates, each by itself; crypto/tls has 16.
 	maxIdleRecords = 32
 
 	// maxUserCanceled is BoringSSL's bound on alerts of level warning.
