@@ -9,12 +9,15 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"example.com/splitseal/aead"
 )
 
 // httpEcho reads one request and answers with its body. between runs in the
@@ -415,5 +418,36 @@ func TestCryptoTLS(t *testing.T) {
 			truncated(t, side)
 			r.did(truncation)
 		})
+	}
+}
+
+// TestCryptoTLSChaCha20 runs TestCryptoTLS again in a process whose crypto/tls
+// takes the processor for one without AES and prefers ChaCha20-Poly1305. That
+// process passes its rows on.
+func TestCryptoTLSChaCha20(t *testing.T) {
+	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
+		t.Skipf("GODEBUG=cpu.aes=off is not known to work on %s", runtime.GOARCH)
+	}
+	exe, err := os.Executable()
+	fatalf(t, err, "this program")
+	rows := filepath.Join(t.TempDir(), "rows")
+	cmd := exec.CommandContext(testContext(t), exe, "-test.run=^TestCryptoTLS$")
+	cmd.Env = append(os.Environ(), rowsEnv+"="+rows, "GODEBUG=cpu.aes=off")
+	out, err := cmd.CombinedOutput()
+	fatalf(t, err, "%s", out)
+	table, err := os.ReadFile(rows)
+	fatalf(t, err, "rows")
+	seen := make(map[string]bool)
+	for line := range strings.Lines(string(table)) {
+		r, err := parseRow(strings.TrimSpace(line))
+		fatalf(t, err, "the other process's rows")
+		if r.suite != short(aead.ChaCha20Poly1305()) {
+			t.Errorf("crypto/tls chose %s", r.suite)
+		}
+		seen[r.role] = true
+		newRow(t, r.peer, r.version, r.role, r.suite).passed = r.passed
+	}
+	if !seen[asClient] || !seen[asServer] {
+		t.Errorf("the other process's rows are\n%s", table)
 	}
 }

@@ -77,6 +77,18 @@ func (r *row) String() string {
 	return fmt.Sprintf("| %s | %s | %s | %s |%s", r.peer, r.version, r.role, r.suite, r.cells())
 }
 
+// parseRow is the inverse of String.
+func parseRow(line string) (*row, error) {
+	cells := strings.Split(strings.Trim(line, "|"), "|")
+	if len(cells) != 4+int(featureCount) {
+		return nil, fmt.Errorf("%q has %d cells", line, len(cells))
+	}
+	for i := range cells {
+		cells[i] = strings.TrimSpace(cells[i])
+	}
+	return &row{cells[0], cells[1], cells[2], cells[3], [featureCount]string(cells[4:])}, nil
+}
+
 type results struct {
 	mu      sync.Mutex
 	rows    map[string]*row
@@ -275,6 +287,10 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
+// rowsEnv names a file into which rows go for the process that started this one,
+// instead of being compared with the matrix.
+const rowsEnv = "SPLITSEAL_TEST_ROWS"
+
 func TestMain(m *testing.M) {
 	flag.Parse()
 	code := m.Run()
@@ -285,7 +301,14 @@ func TestMain(m *testing.M) {
 		flag.Lookup("test.list").Value.String() == "" && !testing.Short()
 	if code == 0 {
 		var err error
+		rows := os.Getenv(rowsEnv)
 		switch {
+		case rows != "":
+			var b strings.Builder
+			for _, r := range matrix.sorted() {
+				b.WriteString(r.String() + "\n")
+			}
+			err = os.WriteFile(rows, []byte(b.String()), 0o666)
 		case *update && (!all || len(matrix.missing) > 0):
 			err = errors.New("-update needs all tests and all peers")
 		case *update:
