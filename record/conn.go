@@ -2,8 +2,10 @@ package record
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +19,17 @@ const (
 	RoleClient Role = 1 + iota
 	RoleServer
 )
+
+// String returns "client" or "server".
+func (r Role) String() string {
+	switch r {
+	case RoleClient:
+		return "client"
+	case RoleServer:
+		return "server"
+	}
+	return "role " + decimal(uint8(r))
+}
 
 // ConnConfig says what [NewConn] needs. Role, Sealer and Opener must be set.
 type ConnConfig struct {
@@ -165,8 +178,9 @@ const (
 //
 // It returns [ErrEpoch] if the Sealer or the Opener is not under application
 // keys, [ErrHandshakePartial] if one of them is between the fragments of a
-// handshake message, [ErrKeyUpdatePending] as [Opener.Open] does, or the final
-// error of one of them. It panics if transport, cfg.Sealer or cfg.Opener is nil,
+// handshake message, [ErrKeyUpdatePending] as [Opener.Open] does, [ErrSecretReused]
+// if both have the same traffic secret, of which a connection has one for each
+// direction, or the final error of one of them. It panics if transport, cfg.Sealer or cfg.Opener is nil,
 // if cfg.Role is not set, and if cfg.MaxHandshakeMessageSize is negative.
 func NewConn(transport net.Conn, cfg ConnConfig) (*Conn, error) {
 	if cfg.Role != RoleClient && cfg.Role != RoleServer {
@@ -188,6 +202,10 @@ func NewConn(transport net.Conn, cfg ConnConfig) (*Conn, error) {
 		return nil, ErrKeyUpdatePending
 	case cfg.Sealer.messages.partial() || cfg.Opener.HandshakePartial():
 		return nil, ErrHandshakePartial
+	case cfg.Sealer.keys.is(cfg.Opener.keys.secret()):
+		// Both ends would seal under the same key and nonces, and each would
+		// accept its own records, sent back.
+		return nil, ErrSecretReused
 	}
 	c := &Conn{
 		transport: transport,
@@ -261,9 +279,10 @@ func (c *Conn) closeRead() {
 	}
 }
 
-// Write sends p, as [Writer.Write] does. It returns [net.ErrClosed] after Close,
-// [ErrClosed] after CloseWrite, and the error of the Read that failed after such
-// a one; then its count says how much was sent before.
+// Write sends p, as [Writer.Write] does. It returns [net.ErrClosed] after Close and
+// [ErrClosed] after CloseWrite. Once a Read has failed, Write returns that error, and
+// its count says how much was sent before. After a [TransportError] of a Write, Read
+// says whether the peer sent an alert before it went away.
 func (c *Conn) Write(p []byte) (n int, err error) {
 	if err := c.beginWrite(); err != nil {
 		return 0, err
@@ -365,8 +384,12 @@ func (c *Conn) closeNotify() error {
 // finish; then it is broken off, and close_notify is not sent. Methods that are
 // under way may return, and run hooks, after Close has returned.
 //
+// A write deadline that has passed leaves no time for close_notify: clear it first,
+// or the peer sees a connection that is cut off.
+//
 // It returns the error of the transport's Close, or else the one that kept it
-// from sending close_notify. If Close was called before it returns
+// from sending close_notify, which wraps [os.ErrDeadlineExceeded] where that was
+// time. If Close was called before it returns
 // [net.ErrClosed].
 func (c *Conn) Close() (err error) {
 	if c.transport == nil {
@@ -653,7 +676,12 @@ func (r *connReader) handleFailure(err error) {
 //
 // It returns [ErrInUse] while another method runs, [ErrHandshakePartial] if a
 // record or a handshake message is partly through, which a Read can change, and
-// then nothing has changed; or the error that ended a direction before.
+// then nothing has changed. To get a Read that waits out of the way, set a read
+// deadline that has passed, and clear it afterwards: nothing is lost.
+//
+// A connection cannot be exported once one of its directions has ended: after
+// CloseWrite Export returns [ErrClosed], after the peer's close_notify [io.EOF],
+// and after a failure the error that ended the direction.
 func (c *Conn) Export() (sealer, opener *State, err error) {
 	if !c.readLock.TryLock() {
 		return nil, nil, ErrInUse
@@ -706,7 +734,9 @@ func (c *Conn) SetReadDeadline(t time.Time) error {
 }
 
 // SetWriteDeadline sets the transport's write deadline. A write that it ends has
-// ended this direction for good. When the connection is dead, the call does
+// ended this direction for good. It holds for all of a call, ReadFrom's too; to
+// limit how long nothing may move instead, give NewConn a transport that sets its
+// deadline in each Write. When the connection is dead, the call does
 // nothing.
 func (c *Conn) SetWriteDeadline(t time.Time) error {
 	c.deadlineLock.Lock()
@@ -734,7 +764,7 @@ func (c *Conn) LocalAddr() net.Addr { return c.transport.LocalAddr() }
 // RemoteAddr returns the remote address of the transport.
 func (c *Conn) RemoteAddr() net.Addr { return c.transport.RemoteAddr() }
 
-var errWriteStalled = errors.New("a write did not end in time")
+var errWriteStalled = fmt.Errorf("a write did not end in time: %w", os.ErrDeadlineExceeded)
 
 // Handshake message types (RFC 9846, Section 4) that matter to a Conn.
 const (

@@ -132,6 +132,7 @@ func TestNewConn(t *testing.T) {
 		"KeyUpdate not followed": {func(c *ConnConfig) {
 			c.Opener.Open(mustSeal(t)(appSealer(t, suite, "b", SealerConfig{}).SealKeyUpdate(nil, false)))
 		}, ErrKeyUpdatePending},
+		"one secret for both directions": {func(c *ConnConfig) { c.Opener = appOpener(t, suite, "a") }, ErrSecretReused},
 	} {
 		cfg := good()
 		test.spoil(&cfg)
@@ -778,7 +779,7 @@ func TestConnCloseStalled(t *testing.T) {
 		go func() { _, err := c.Write([]byte("x")); done <- err }()
 		<-b.entered
 		start := time.Now()
-		if err := c.Close(); !errors.Is(err, errWriteStalled) {
+		if err := c.Close(); !errors.Is(err, errWriteStalled) || !isTimeout(err) {
 			t.Errorf("Close: %v", err)
 		}
 		if d := time.Since(start); d != closeTimeout {

@@ -108,7 +108,8 @@ var (
 	ErrEpoch = errors.New("record: not allowed in this epoch")
 
 	// ErrSecretReused refuses a traffic secret that is or was in use: its keys
-	// would start again at sequence number zero.
+	// would start again at sequence number zero. [NewConn] returns it where both
+	// directions have the same one.
 	ErrSecretReused = errors.New("record: traffic secret used before")
 
 	// ErrKeySetup says that keys could not be made from a traffic secret. The

@@ -53,8 +53,8 @@ type SealerConfig struct {
 // spent, so it is never used again, and the Sealer is unusable because the peer
 // would miss a record.
 //
-// A Sealer must not be copied and is not safe for concurrent use: everything
-// that seals in one direction, alerts included, stands under one lock.
+// A Sealer must not be copied and is not safe for concurrent use: put everything
+// that seals in one direction, alerts included, under one lock of yours.
 //
 // See RFC 9846, Sections 5.1 to 5.5 and 7.2.
 type Sealer struct {
@@ -146,7 +146,8 @@ func recordSizeLimit(limit int) (int, error) {
 // error. It panics if suite is nil.
 //
 // Two Sealers, or a Sealer and other code, must never be given the same secret:
-// both would use each per-record nonce once.
+// each per-record nonce would be used twice. So a secret is for one direction of
+// one connection.
 //
 // See RFC 9846, Section 7.3.
 func (s *Sealer) SetTrafficSecret(epoch Epoch, suite *aead.Suite, secret []byte) error {

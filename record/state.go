@@ -60,8 +60,8 @@ type Secrets struct {
 	Generation    uint64           // N
 
 	// SoftLimit and HardLimit are the numbers of records under one key from
-	// which on a Sealer refuses content, and everything. Whoever seals on keeps
-	// them.
+	// which on a Sealer refuses content, and everything. Whoever goes on sealing
+	// must observe them.
 	SoftLimit, HardLimit uint64
 
 	// RecordSizeLimit is the most inner plaintext of one record.
@@ -285,8 +285,10 @@ func (st *State) Reveal() (*Secrets, error) {
 }
 
 // Encode returns st as bytes for [DecodeState] in another process, and empties
-// it. The bytes hold the traffic secret in the clear. It returns
-// [ErrStateSpent] if st was used.
+// it. The bytes hold the traffic secret in the clear, and begin with the version
+// of their format: a DecodeState that knows only others returns [ErrState], so
+// that programs of different versions can tell. Encode returns [ErrStateSpent] if
+// st was used.
 func (st *State) Encode() ([]byte, error) {
 	f, err := st.take()
 	if err != nil {
