@@ -1,11 +1,16 @@
 package aead_test
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/aes"
 	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 
 	"example.com/splitseal/aead"
 )
@@ -130,6 +135,31 @@ func ExampleExpandLabel() {
 	key, err := aead.ExpandLabel(crypto.SHA256, secret, "finished", nil, crypto.SHA256.Size())
 	fmt.Println(len(key), err)
 	// Output: 32 <nil>
+}
+
+// Two sides have a key in common and nothing else, as a tunnel's may. Each sends the
+// other 32 random bytes, fresh for each connection; without them every connection
+// would have the same secrets, and repeat the nonces of the one before.
+func ExampleExpandLabel_sharedKey() {
+	shared := make([]byte, 32) // from a file on both sides
+	client, server := make([]byte, 32), make([]byte, 32)
+	rand.Read(client)
+	rand.Read(server)
+
+	// Both sides do this.
+	secret, err := hkdf.Extract(sha256.New, shared, slices.Concat(client, server))
+	if err != nil {
+		panic(err)
+	}
+	// Which one the client writes with, and which one the server.
+	var secrets [2][]byte
+	for i, label := range []string{"tunnel client", "tunnel server"} {
+		if secrets[i], err = aead.ExpandLabel(crypto.SHA256, secret, label, nil, sha256.Size); err != nil {
+			panic(err)
+		}
+	}
+	fmt.Println(len(secrets[0]), len(secrets[1]), bytes.Equal(secrets[0], secrets[1]))
+	// Output: 32 32 false
 }
 
 // Any AEAD gathers.

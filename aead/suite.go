@@ -62,6 +62,8 @@ type SuiteParams struct {
 // NewSuite returns a suite whose AEAD is not in this package. It does not
 // register it anywhere.
 //
+// Whether the AEAD fits p is seen when the first key is set up.
+//
 // It panics if a field of p is missing, if a size does not fit TLS 1.3, or if
 // the hash is not linked into the program.
 func NewSuite(p SuiteParams) *Suite {
