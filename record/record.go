@@ -1,5 +1,5 @@
-// Package record implements the TLS 1.3 record protocol of RFC 9846,
-// Section 5: it seals content into records and opens records into content.
+// Package record implements the TLS 1.3 record protocol of RFC 9846, which replaces
+// RFC 8446, Section 5: it seals content into records and opens records into content.
 //
 // The lowest layer does no I/O. A [Sealer] is one direction's write state and
 // appends one record at a time to a buffer; an [Opener] is one direction's
