@@ -89,7 +89,7 @@ package main
 // block of zeros, which adds nothing to the sum and is not counted by GCM
 // either. One batch of AES gives E(J₀), the mask of the tag, and keystream.
 //
-// A batch is eight vectors. Batch 0 has slots 0 and 1 and text behind them;
+// A batch is eight vectors, in avx512 four. Batch 0 has slots 0 and 1 and text behind them;
 // every later one is all text. So batches begin at a counter that is a
 // multiple of their number of slots, a power of two, which is what makes
 // counters simple (ctr.go). In a call that continues a text the first slot is
@@ -117,8 +117,8 @@ package main
 //	…
 //	rest           encrypt    hash the last whole batch, then the rest
 //
-// Ciphertext is read back from the output for hashing: eight registers of it
-// would be more than there are. An open hashes the batch that it decrypts, and
+// Ciphertext is read back from the output for hashing: eight registers of it would
+// be more than there are, except in avx512. An open hashes the batch that it decrypts, and
 // loads it twice for the same reason: what is changed in between is decrypted
 // without having been verified. avx512 loads it once.
 //

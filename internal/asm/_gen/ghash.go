@@ -242,10 +242,10 @@ func (p plan) reduceGroup() vec {
 	return p.reduce()
 }
 
-// startGroup sets p.power for p.slots slots: the power with the number of
-// slots that this group covers. That is all of them if a group and a text's end
-// do, and a whole group otherwise. The end is up to a batch of text and the block
-// of lengths. It never stands alone in a group, so only whole batches end one.
+// startGroup sets p.power for p.slots slots: the power with the number of slots
+// that this group covers. If no more are left than a group, a batch and the block of
+// lengths take, that is all of them; otherwise it is one whole group. So the block of
+// lengths never stands alone in a group, and only whole batches end one.
 func (p plan) startGroup() {
 	MOVQ(p.frame.end, p.power)
 	MOVQ(at(p.power, longGroup-longEnd), p.count)
@@ -258,8 +258,9 @@ func (p plan) startGroup() {
 	SUBQ(p.t0, p.power)
 }
 
-// addLengths adds the block of lengths times H to the sum, whose lanes are
-// added up already and whose middle is the plain one. textBits and adBits are the two lengths, in bits.
+// addLengths adds the block of lengths times H to the sum, whose lanes are added up
+// already and whose middle is the plain one. textBits and adBits are the two lengths,
+// in bits.
 func (p plan) addLengths(textBits, adBits operand.Mem) {
 	x := low(p.x0)
 	loadHalves(textBits, adBits, x)

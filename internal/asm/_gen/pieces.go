@@ -20,7 +20,7 @@ import (
 //
 // So a seam moves a batch at most, whatever the sizes of the pieces, and batches
 // are encrypted and hashed by the same code everywhere. A seal whose first piece
-// is no longer than a vector, a header before a payload, moves that vector alone
+// is no longer than a vector, a header before content, moves that vector alone
 // if the next one is as long as batch 0's text; see sealRuns.start.
 
 // walk goes over the pieces of a stream. What it needs to remember is in the
@@ -36,7 +36,7 @@ type walk struct {
 	scratch, seam, runText, runSize operand.Mem
 
 	most int // the most bytes that are moved at once, a power of two: a batch
-	x    vec // scratch; as wide as what is moved at once
+	x    vec // scratch: one vector
 	t    reg.GPPhysical
 	n    reg.GPPhysical
 	from reg.GPPhysical
@@ -172,7 +172,9 @@ type sealRuns struct {
 	walk
 	src, dst, left reg.GPPhysical // as in the kernel's plan
 
-	// head is where batch 0 reads its first vector of text: src, but for begin.
+	// head is where batch 0 reads its first vector of text: src, or dst if start
+	// has put that vector together there. It shares its register with n: it is
+	// written last, and read before the next take.
 	head reg.GPPhysical
 }
 

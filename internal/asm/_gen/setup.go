@@ -84,11 +84,10 @@ func (p setupPlan) expandKey() {
 	Label("powers")
 }
 
-// nextWord sets p.t to the part of the next round key that does not depend on
-// its other words, in every word: SubWord(word) + constant, where rotated is
-// that word in every word, rotated if the schedule says so. With all words
-// alike AES's last round does that, and without the latency of
-// VAESKEYGENASSIST.
+// nextWord sets every word of p.t to the part of the next round key that does not
+// depend on its other words: SubWord(word) + constant. Before, every word of p.t is
+// that word, rotated if the schedule says so. With all words alike AES's last round
+// does this, and without the latency of VAESKEYGENASSIST.
 func (p setupPlan) nextWord(constant operand.Op) { VAESENCLAST(constant, p.t, p.t) }
 
 // addBefore adds to each word of k the words before it, and p.t.

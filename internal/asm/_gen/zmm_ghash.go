@@ -110,9 +110,9 @@ func (p zmm) reduceLanes(s folded, t, u vec) {
 	addTwo(t, u, s.hi)
 }
 
-// startGroup starts the sum of a group, which covers all of the p.slots slots
-// if a group and a text's end do, and a whole group otherwise. p.slots keeps those
-// behind it.
+// startGroup starts the sum of a group. If no more than a group, a batch and the
+// block of lengths are left of the p.slots slots, it covers all of them; otherwise it
+// is one whole group. p.slots keeps those behind it.
 func (p zmm) startGroup() {
 	MOVQ(at(p.end, longGroup-longEnd), p.t0)
 	LEAQ(at(p.t0, zmmBatchBlocks+1), p.t1)

@@ -7,8 +7,10 @@ import (
 )
 
 // The files zmm_*.go make the backend avx512, whose vectors have 64 bytes. Its
-// mathematics is that of doc.go but for two things: products, see zmm_ghash.go,
-// and tails, which masks make short.
+// mathematics is that of doc.go. What differs: a batch is four vectors, of 16 slots
+// together as for vaes; counters go from batch to batch (zmm_crypt.go); products are
+// made with folded powers (zmm_ghash.go); a batch of ciphertext waits to be hashed in
+// registers; and masks make tails short.
 //
 // There are 32 vector registers, so nothing has to live in memory: not the
 // counter blocks, and not the batch of ciphertext that waits to be hashed.
