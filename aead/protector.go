@@ -25,9 +25,9 @@ var ErrSequenceExhausted = errors.New("aead: sequence number exhausted")
 // 40 bits, the content type the highest of them. It is the additional data.
 //
 // A Protector has one owner and serves one direction, for sealing or for
-// opening: its methods must not be called concurrently. Calling them concurrently,
-// even only to open, can seal two records under one nonce. It must not be copied; a
-// copy panics when it is to seal or open.
+// opening: its methods must not be called concurrently. Two seals at once can use
+// one number, and an open beside a seal can change the nonce that the seal is about
+// to use. It must not be copied; a copy panics when it is to seal or open.
 //
 // See RFC 9846, Sections 5.2 and 5.3.
 type Protector struct {
@@ -100,7 +100,11 @@ func (p *Protector) Overhead() int { return p.tagSize }
 
 // Format prints the suite's name, whatever the verb, and no key.
 func (p *Protector) Format(s fmt.State, verb rune) {
-	fmt.Fprintf(s, "aead.Protector(%s)", p.suite.p.Name)
+	name := "not made by NewProtector"
+	if p.suite != nil {
+		name = p.suite.p.Name
+	}
+	fmt.Fprintf(s, "aead.Protector(%s)", name)
 }
 
 // Seal fills out, the body of a record without padding, with the ciphertext of
@@ -128,7 +132,7 @@ func (p *Protector) Seal(out []byte, header uint64, content []byte, contentType 
 	}
 	p.seq = seq + 1
 	if p.record != nil {
-		p.record.Seal(out, seq, header, headerSize, content, contentType)
+		p.record.Seal(out, seq, gcm.ADOf(header, headerSize), content, contentType)
 		return nil
 	}
 	out[len(content)] = contentType
@@ -160,7 +164,7 @@ func (p *Protector) SealSplit(out []byte, header uint64, prefix []byte) error {
 	}
 	p.seq = seq + 1
 	if p.record != nil {
-		p.record.SealSplit(out, seq, header, headerSize, prefix)
+		p.record.SealSplit(out, seq, gcm.ADOf(header, headerSize), prefix)
 		return nil
 	}
 	p.other.aead.SealSplit(out, p.other.nonceFor(seq), prefix, p.other.additionalData(header))
@@ -196,7 +200,7 @@ func (p *Protector) SealGather(out []byte, header uint64, pieces [][]byte) error
 	}
 	p.seq = seq + 1
 	if p.record != nil {
-		p.record.SealGather(out, seq, header, headerSize, pieces)
+		p.record.SealGather(out, seq, gcm.ADOf(header, headerSize), pieces)
 		return nil
 	}
 	p.other.aead.SealGather(out[:0:len(out)], p.other.nonceFor(seq), pieces, p.other.additionalData(header))
@@ -238,7 +242,7 @@ func (p *Protector) Open(prefix []byte, header uint64, body []byte) error {
 	}
 	var err error
 	if p.record != nil {
-		err = p.record.OpenSplit(prefix, seq, header, headerSize, body)
+		err = p.record.OpenSplit(prefix, seq, gcm.ADOf(header, headerSize), body)
 	} else {
 		err = p.other.open(prefix, seq, header, body)
 	}

@@ -224,11 +224,11 @@ func callFromStack(tgt *target, m *message) bool {
 	if !bytes.Equal(buf[:], m.sealed) {
 		return false
 	}
-	err := tgt.record.OpenSplit(prefix[:], m.seq, m.ad, len(m.aad), buf[:])
+	err := tgt.record.OpenSplit(prefix[:], m.seq, m.ad, buf[:])
 	if err != nil || !bytes.Equal(prefix[:], m.text[:99]) || buf[99] != m.text[99] {
 		return false
 	}
-	tgt.record.Seal(buf[:], m.seq, m.ad, len(m.aad), prefix[:], m.text[99])
+	tgt.record.Seal(buf[:], m.seq, m.ad, prefix[:], m.text[99])
 	if !bytes.Equal(buf[:], m.sealed) {
 		return false
 	}

@@ -163,10 +163,9 @@ type message struct {
 	nonce, aad, text []byte
 	sealed           []byte
 
-	// What a RecordKey needs to seal the same: nonce = iv XOR seq, and the
-	// additional data is the adSize low-order bytes of ad. The other bytes of
-	// ad hold something, to show that they do not count.
-	seq, ad  uint64
+	// What a RecordKey needs to seal the same: nonce = iv XOR seq.
+	seq      uint64
+	ad       gcm.AD
 	isRecord bool
 
 	split int   // bytes of text in the prefix
@@ -185,10 +184,11 @@ func (s *keySet) record(m *message, seq uint64, textSize, aadSize int) {
 	binary.BigEndian.PutUint64(low, binary.BigEndian.Uint64(low)^seq)
 	m.isRecord = aadSize <= 8
 	if m.isRecord {
-		m.ad = 0x9e3779b97f4a7c15
+		ad := uint64(0x9e3779b97f4a7c15) // its higher bytes do not count
 		for _, b := range m.aad {
-			m.ad = m.ad<<8 | uint64(b)
+			ad = ad<<8 | uint64(b)
 		}
+		m.ad = gcm.ADOf(ad, aadSize)
 	}
 	m.split = 0
 	m.cuts = append(m.cuts[:0], textSize)
@@ -665,7 +665,7 @@ func (x *exam) recordSealApart() {
 	last := len(m.text) - 1
 	payload := x.input(slotText, m.text[:last])
 	out := x.output(slotOut, len(m.sealed))
-	x.tgt.record.Seal(out, m.seq, m.ad, len(m.aad), payload, m.text[last])
+	x.tgt.record.Seal(out, m.seq, m.ad, payload, m.text[last])
 	x.same("the output", out, m.sealed)
 	x.same("the payload", payload, m.text[:last])
 	x.end(nonce, aad)
@@ -680,7 +680,7 @@ func (x *exam) recordSealInPlace() {
 	last := len(m.text) - 1
 	out := x.output(slotOut, len(m.sealed))
 	copy(out, m.text[:last])
-	x.tgt.record.Seal(out, m.seq, m.ad, len(m.aad), out[:last], m.text[last])
+	x.tgt.record.Seal(out, m.seq, m.ad, out[:last], m.text[last])
 	x.same("the output", out, m.sealed)
 	x.end(nonce, aad)
 }
@@ -691,7 +691,7 @@ func (x *exam) recordSealSplit() {
 	prefix := x.input(slotPrefix, m.text[:m.split])
 	out := x.output(slotOut, len(m.sealed))
 	copy(out[m.split:], m.text[m.split:])
-	x.tgt.record.SealSplit(out, m.seq, m.ad, len(m.aad), prefix)
+	x.tgt.record.SealSplit(out, m.seq, m.ad, prefix)
 	x.same("the output", out, m.sealed)
 	x.same("the prefix", prefix, m.text[:m.split])
 	x.end(nonce, aad)
@@ -702,7 +702,7 @@ func (x *exam) recordSealGather() {
 	nonce, aad := x.begin("RecordKey.SealGather")
 	pieces := x.cut(false)
 	out := x.output(slotOut, len(m.sealed))
-	x.tgt.record.SealGather(out, m.seq, m.ad, len(m.aad), pieces)
+	x.tgt.record.SealGather(out, m.seq, m.ad, pieces)
 	x.same("the output", out, m.sealed)
 	x.uncut("a piece", pieces)
 	x.end(nonce, aad)
@@ -715,7 +715,7 @@ func (x *exam) recordSealGatherInPlace() {
 		pieces := x.cut(false)
 		out := x.output(slotOut, len(m.sealed))
 		x.inPlace(pieces, out, k)
-		x.tgt.record.SealGather(out, m.seq, m.ad, len(m.aad), pieces)
+		x.tgt.record.SealGather(out, m.seq, m.ad, pieces)
 		x.same("the output", out, m.sealed)
 		x.end(nonce, aad)
 	}
@@ -726,7 +726,7 @@ func (x *exam) recordSealSplitInPlace() {
 	nonce, aad := x.begin("RecordKey.SealSplit, prefix in place")
 	out := x.output(slotOut, len(m.sealed))
 	copy(out, m.text)
-	x.tgt.record.SealSplit(out, m.seq, m.ad, len(m.aad), out[:m.split])
+	x.tgt.record.SealSplit(out, m.seq, m.ad, out[:m.split])
 	x.same("the output", out, m.sealed)
 	x.end(nonce, aad)
 }
@@ -735,7 +735,7 @@ func (x *exam) recordOpenSplitInPlace() {
 	m := x.msg
 	nonce, aad := x.begin("RecordKey.OpenSplit, prefix in place")
 	buf := x.input(slotOut, m.sealed)
-	if err := x.tgt.record.OpenSplit(buf[:m.split], m.seq, m.ad, len(m.aad), buf); err != nil {
+	if err := x.tgt.record.OpenSplit(buf[:m.split], m.seq, m.ad, buf); err != nil {
 		x.fail("%v", err)
 	}
 	n := len(m.text)
@@ -749,7 +749,7 @@ func (x *exam) recordOpenSplit() {
 	nonce, aad := x.begin("RecordKey.OpenSplit")
 	buf := x.input(slotOut, m.sealed)
 	prefix := x.output(slotPrefix, m.split)
-	if err := x.tgt.record.OpenSplit(prefix, m.seq, m.ad, len(m.aad), buf); err != nil {
+	if err := x.tgt.record.OpenSplit(prefix, m.seq, m.ad, buf); err != nil {
 		x.fail("%v", err)
 	}
 	x.openedSplit(prefix, buf)

@@ -114,21 +114,21 @@ func ExampleNewWithTagSize() {
 }
 
 // A RecordKey holds the IV and takes nonce, additional data and the byte behind
-// the payload as integers.
+// the content as integers.
 func ExampleRecordKey() {
 	k, err := gcm.NewRecordKey([]byte("an example key!!"), []byte("an IV, 12 B."))
 	if err != nil {
 		panic(err)
 	}
 	defer k.Wipe()
-	payload := []byte("hello")
-	record := make([]byte, len(payload)+1+gcm.TagSize)
+	content := []byte("hello")
+	record := make([]byte, len(content)+1+gcm.TagSize)
 	const seq, header, headerSize = 0, 0x1703030016, 5
-	k.Seal(record, seq, header, headerSize, payload, 23)
+	k.Seal(record, seq, gcm.ADOf(header, headerSize), content, 23)
 
-	opened := make([]byte, len(payload))
-	err = k.OpenSplit(opened, seq, header, headerSize, record)
-	fmt.Printf("%s, type %d, %v\n", opened, record[len(payload)], err)
+	opened := make([]byte, len(content))
+	err = k.OpenSplit(opened, seq, gcm.ADOf(header, headerSize), record)
+	fmt.Printf("%s, type %d, %v\n", opened, record[len(content)], err)
 	// Output: hello, type 23, <nil>
 }
 
@@ -138,11 +138,11 @@ func ExampleRecordKey_SealSplit() {
 	if err != nil {
 		panic(err)
 	}
-	payload := []byte("hello")
-	record := make([]byte, len(payload)+1+10+gcm.TagSize) // ten zeros of padding
-	record[len(payload)] = 23
-	k.SealSplit(record, 0, 0x1703030020, 5, payload)
-	err = k.OpenSplit(nil, 0, 0x1703030020, 5, record) // all of it in place
+	content := []byte("hello")
+	record := make([]byte, len(content)+1+10+gcm.TagSize) // ten zeros of padding
+	record[len(content)] = 23
+	k.SealSplit(record, 0, gcm.ADOf(0x1703030020, 5), content)
+	err = k.OpenSplit(nil, 0, gcm.ADOf(0x1703030020, 5), record) // all of it in place
 	fmt.Printf("%q, %v\n", record[:16], err)
 	// Output: "hello\x17\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00", <nil>
 }
@@ -153,8 +153,8 @@ func ExampleRecordKey_SealGather() {
 		panic(err)
 	}
 	record := make([]byte, 11+1+gcm.TagSize)
-	k.SealGather(record, 0, 0x170303001c, 5, [][]byte{[]byte("hello "), []byte("world"), {23}})
-	err = k.OpenSplit(nil, 0, 0x170303001c, 5, record)
+	k.SealGather(record, 0, gcm.ADOf(0x170303001c, 5), [][]byte{[]byte("hello "), []byte("world"), {23}})
+	err = k.OpenSplit(nil, 0, gcm.ADOf(0x170303001c, 5), record)
 	fmt.Printf("%q, %v\n", record[:12], err)
 	// Output: "hello world\x17", <nil>
 }

@@ -465,11 +465,10 @@ func extend(dst []byte, textSize, tagSize int) (whole, added []byte) {
 // that IV with a 64-bit number XORed into its last eight bytes, as in TLS 1.3.
 // Nonces have [NonceSize] bytes and tags [TagSize].
 //
-// All methods take additional data of 0 to 8 bytes as an integer: the adSize
-// low-order bytes of ad, most significant first. Higher bytes of ad are
-// ignored. Integers reach a kernel in registers. A nonce that was just written
-// to memory in parts has to wait there before it can be loaded whole, for half
-// the time that a short record takes.
+// All methods take the number, and additional data of 0 to 8 bytes, as integers,
+// which reach a kernel in registers. A nonce that was just written to memory in
+// parts has to wait there before it can be loaded whole, for half the time that a
+// short record takes.
 //
 // RecordKey does not watch the numbers: sealing twice at one number reveals
 // the XOR of the two texts and the key's hash key, and with it lets anyone
@@ -503,29 +502,29 @@ func NewRecordKey(key, iv []byte) (*RecordKey, error) {
 	return k, nil
 }
 
-// Seal fills out with the ciphertext of payload followed by the byte trailer,
-// and the tag. out must be exactly len(payload) + 1 + [TagSize] bytes long.
+// Seal fills out with the ciphertext of text followed by the byte trailer,
+// and the tag. out must be exactly len(text) + 1 + [TagSize] bytes long.
 //
-// payload may be exactly out[:len(payload)]; otherwise it must not overlap out.
+// text may be exactly out[:len(text)]; otherwise it must not overlap out.
 //
 // Seal uses number seq, which must never be used for another seal with this
-// key. It panics, before it writes anything, on a wrong length of out, an
-// adSize outside 0 to 8, a text longer than [MaxTextSize], an invalid overlap,
-// and after [RecordKey.Wipe].
-func (k *RecordKey) Seal(out []byte, seq, ad uint64, adSize int, payload []byte, trailer byte) {
-	k.check(adSize)
-	if len(out)-1-TagSize != len(payload) {
-		panic("gcm: output is not the payload, a byte and a tag long")
+// key. It panics, before it writes anything, on a wrong length of out, more than
+// [MaxTextSize] bytes of text and trailer, an invalid overlap, and after
+// [RecordKey.Wipe].
+func (k *RecordKey) Seal(out []byte, seq uint64, ad AD, text []byte, trailer byte) {
+	k.check()
+	if len(out)-1-TagSize != len(text) {
+		panic("gcm: output is not the text, a byte and a tag long")
 	}
 	checkTextSize(uint64(len(out) - TagSize))
-	if mem.Inexact(out, payload) {
+	if mem.Inexact(out, text) {
 		panic(overlapText)
 	}
 	if kernel := k.key.kernel(); kernel != nil {
-		sealTrailer(kernel, out, payload, trailer, asm.NonceAt(seq), asm.ADOf(ad, adSize))
+		sealTrailer(kernel, out, text, trailer, asm.NonceAt(seq), ad.block())
 		return
 	}
-	k.key.seal(out, seq, ad, adSize, payload, trailer)
+	k.key.seal(out, seq, ad, text, trailer)
 }
 
 // SealSplit fills out with the ciphertext of a text and its tag. The text is
@@ -537,18 +536,18 @@ func (k *RecordKey) Seal(out []byte, seq, ad uint64, adSize int, payload []byte,
 // SealSplit uses number seq as [RecordKey.Seal] does. It panics, before it
 // writes anything, when out is shorter than len(prefix) + [TagSize], and
 // otherwise as Seal does.
-func (k *RecordKey) SealSplit(out []byte, seq, ad uint64, adSize int, prefix []byte) {
-	k.check(adSize)
+func (k *RecordKey) SealSplit(out []byte, seq uint64, ad AD, prefix []byte) {
+	k.check()
 	checkSplitSize(len(out), len(prefix), TagSize)
 	checkTextSize(uint64(len(out) - TagSize))
 	if mem.Inexact(out, prefix) {
 		panic(overlapText)
 	}
 	if kernel := k.key.kernel(); kernel != nil {
-		sealSplit(kernel, out, prefix, asm.NonceAt(seq), asm.ADOf(ad, adSize))
+		sealSplit(kernel, out, prefix, asm.NonceAt(seq), ad.block())
 		return
 	}
-	k.key.sealSplit(out, seq, ad, adSize, prefix)
+	k.key.sealSplit(out, seq, ad, prefix)
 }
 
 // SealGather fills out with the ciphertext of the concatenation of pieces and
@@ -563,8 +562,8 @@ func (k *RecordKey) SealSplit(out []byte, seq, ad uint64, adSize int, prefix []b
 // panic reports.
 //
 // SealGather uses number seq and panics as [RecordKey.Seal] does.
-func (k *RecordKey) SealGather(out []byte, seq, ad uint64, adSize int, pieces [][]byte) {
-	k.check(adSize)
+func (k *RecordKey) SealGather(out []byte, seq uint64, ad AD, pieces [][]byte) {
+	k.check()
 	n, ok, inexact := mem.Measure(out, pieces, MaxTextSize)
 	switch {
 	case !ok:
@@ -575,10 +574,10 @@ func (k *RecordKey) SealGather(out []byte, seq, ad uint64, adSize int, pieces []
 		panic(overlapText)
 	}
 	if kernel := k.key.kernel(); kernel != nil {
-		sealPieces(kernel, out, pieces, asm.NonceAt(seq), asm.ADOf(ad, adSize))
+		sealPieces(kernel, out, pieces, asm.NonceAt(seq), ad.block())
 		return
 	}
-	k.key.sealPieces(out, seq, ad, adSize, pieces)
+	k.key.sealPieces(out, seq, ad, pieces)
 }
 
 // OpenSplit verifies buf, which is a ciphertext that ends with its tag. The
@@ -595,10 +594,9 @@ func (k *RecordKey) SealGather(out []byte, seq, ad uint64, adSize int, pieces []
 // or longer than any ciphertext is [ErrOpen] too, and then nothing was written.
 //
 // OpenSplit panics, before it writes anything, when prefix is longer than the
-// plaintext, on an adSize outside 0 to 8, on an invalid overlap, and after
-// [RecordKey.Wipe].
-func (k *RecordKey) OpenSplit(prefix []byte, seq, ad uint64, adSize int, buf []byte) error {
-	k.check(adSize)
+// plaintext, on an invalid overlap, and after [RecordKey.Wipe].
+func (k *RecordKey) OpenSplit(prefix []byte, seq uint64, ad AD, buf []byte) error {
+	k.check()
 	if !validCiphertextSize(len(buf), TagSize) {
 		return ErrOpen
 	}
@@ -608,7 +606,7 @@ func (k *RecordKey) OpenSplit(prefix []byte, seq, ad uint64, adSize int, buf []b
 	}
 	var ok bool
 	if kernel := k.key.kernel(); kernel != nil {
-		n, ad := asm.NonceAt(seq), asm.ADOf(ad, adSize)
+		n, ad := asm.NonceAt(seq), ad.block()
 		if len(prefix)+1 == len(buf)-TagSize {
 			// A record without padding.
 			ok, buf[len(prefix)] = kernel.OpenTrailer(unsafe.SliceData(prefix), unsafe.SliceData(buf), len(prefix), n, ad)
@@ -616,7 +614,7 @@ func (k *RecordKey) OpenSplit(prefix []byte, seq, ad uint64, adSize int, buf []b
 			ok = openSplit(kernel, prefix, buf, n, ad)
 		}
 	} else {
-		ok = k.key.open(prefix, seq, ad, adSize, buf)
+		ok = k.key.open(prefix, seq, ad, buf)
 	}
 	if !ok {
 		clear(prefix)
@@ -645,17 +643,40 @@ func (k *RecordKey) Format(s fmt.State, verb rune) {
 	fmt.Fprintf(s, "gcm.RecordKey(%s)", k.Backend())
 }
 
-func (k *RecordKey) check(adSize int) {
+func (k *RecordKey) check() {
 	if !k.ready {
 		panic("gcm: RecordKey was wiped or not made by NewRecordKey")
 	}
-	if uint(adSize) > maxRecordADSize {
-		panic("gcm: additional data must have 0 to 8 bytes")
-	}
 }
 
-// maxRecordADSize is the size of the integer that carries additional data.
-const maxRecordADSize = 8
+// AD is additional data of 0 to 8 bytes, as [ADOf] makes it of an integer. The zero
+// value is no additional data.
+//
+// It is a type of its own so that nothing passes for a number which is none: with
+// number and additional data in each other's places, each record with the same
+// header would be sealed under the same nonce.
+type AD struct {
+	first uint64 // the data, from the highest byte on
+	bits  uint64 // its size
+}
+
+// ADOf returns as additional data the size low-order bytes of value, most
+// significant first; the header of a TLS 1.3 record of n bytes is
+// ADOf(0x1703030000+n, 5). Higher bytes of value are ignored. It panics unless size
+// is 0 to 8.
+func ADOf(value uint64, size int) AD {
+	if uint(size) > maxADSize {
+		panic("gcm: additional data must have 0 to 8 bytes")
+	}
+	ad := asm.ADOf(value, size)
+	return AD{ad.Hi, ad.Bits}
+}
+
+// block returns ad in the form that kernels take.
+func (ad AD) block() asm.AD { return asm.AD{Hi: ad.first, Bits: ad.bits} }
+
+// maxADSize is the size of the integer that carries additional data.
+const maxADSize = 8
 
 // xorNumber returns the nonce that belongs to seq.
 func xorNumber(nonce, iv *[NonceSize]byte, seq uint64) {

@@ -29,7 +29,7 @@ import (
 //	            when the second long text comes
 //
 // recordKey's methods differ in that nonce and additional data are integers,
-// and in seal, whose text is payload ‖ trailer.
+// and in seal, which seals text ‖ trailer.
 
 // genericKey is a key served by crypto/cipher.
 type genericKey struct {
@@ -131,7 +131,7 @@ func (k *genericKey) open(prefix, nonce, buf, additionalData []byte) bool {
 	if !k.openText(buf[:len(buf)-k.aead.Overhead()], nonce, buf, additionalData) {
 		return false
 	}
-	mem.MoveOut(prefix, buf[:len(prefix)], true)
+	mem.MoveOut(prefix, buf[:len(prefix)])
 	return true
 }
 
@@ -142,7 +142,7 @@ func (k *genericKey) openPieces(pieces [][]byte, nonce, buf, additionalData []by
 	if !k.openText(buf[:len(buf)-k.aead.Overhead()], nonce, buf, additionalData) {
 		return false
 	}
-	mem.Scatter(pieces, buf, true)
+	mem.Scatter(pieces, buf)
 	return true
 }
 
@@ -152,7 +152,7 @@ type genericRecordKey struct {
 	key   genericKey
 	iv    [NonceSize]byte
 	nonce [NonceSize]byte
-	ad    [maxRecordADSize]byte
+	ad    [maxADSize]byte
 }
 
 func (k *genericRecordKey) init(key []byte, iv *[NonceSize]byte) error {
@@ -162,21 +162,21 @@ func (k *genericRecordKey) init(key []byte, iv *[NonceSize]byte) error {
 
 func (k *genericRecordKey) backend() string { return portable }
 
-func (k *genericRecordKey) seal(out []byte, seq, ad uint64, adSize int, payload []byte, trailer byte) {
-	out[len(payload)] = trailer
-	k.sealSplit(out, seq, ad, adSize, payload)
+func (k *genericRecordKey) seal(out []byte, seq uint64, ad AD, text []byte, trailer byte) {
+	out[len(text)] = trailer
+	k.sealSplit(out, seq, ad, text)
 }
 
-func (k *genericRecordKey) sealSplit(out []byte, seq, ad uint64, adSize int, prefix []byte) {
-	k.key.seal(out, k.nonceFor(seq), prefix, k.bytes(ad, adSize))
+func (k *genericRecordKey) sealSplit(out []byte, seq uint64, ad AD, prefix []byte) {
+	k.key.seal(out, k.nonceFor(seq), prefix, k.bytes(ad))
 }
 
-func (k *genericRecordKey) sealPieces(out []byte, seq, ad uint64, adSize int, pieces [][]byte) {
-	k.key.sealPieces(out, k.nonceFor(seq), pieces, k.bytes(ad, adSize))
+func (k *genericRecordKey) sealPieces(out []byte, seq uint64, ad AD, pieces [][]byte) {
+	k.key.sealPieces(out, k.nonceFor(seq), pieces, k.bytes(ad))
 }
 
-func (k *genericRecordKey) open(prefix []byte, seq, ad uint64, adSize int, buf []byte) bool {
-	return k.key.open(prefix, k.nonceFor(seq), buf, k.bytes(ad, adSize))
+func (k *genericRecordKey) open(prefix []byte, seq uint64, ad AD, buf []byte) bool {
+	return k.key.open(prefix, k.nonceFor(seq), buf, k.bytes(ad))
 }
 
 func (k *genericRecordKey) wipe() { *k = genericRecordKey{} }
@@ -186,9 +186,9 @@ func (k *genericRecordKey) nonceFor(seq uint64) []byte {
 	return k.nonce[:]
 }
 
-func (k *genericRecordKey) bytes(ad uint64, adSize int) []byte {
-	binary.BigEndian.PutUint64(k.ad[:], ad)
-	return k.ad[len(k.ad)-adSize:]
+func (k *genericRecordKey) bytes(ad AD) []byte {
+	binary.BigEndian.PutUint64(k.ad[:], ad.first)
+	return k.ad[:ad.bits/8]
 }
 
 // move is copy, except that text already in place costs nothing.

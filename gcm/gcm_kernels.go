@@ -12,9 +12,9 @@ import (
 
 func nonceOf(nonce []byte) asm.Nonce { return asm.NonceOf((*[NonceSize]byte)(nonce)) }
 
-// sealTrailer seals payload and one byte more.
-func sealTrailer(k *asm.Key, out, payload []byte, trailer byte, n asm.Nonce, ad asm.AD) {
-	k.SealTrailer(unsafe.SliceData(out), unsafe.SliceData(payload), len(payload), trailer, n, ad)
+// sealTrailer seals text and one byte more.
+func sealTrailer(k *asm.Key, out, text []byte, trailer byte, n asm.Nonce, ad asm.AD) {
+	k.SealTrailer(unsafe.SliceData(out), unsafe.SliceData(text), len(text), trailer, n, ad)
 }
 
 // sealWhole seals text that is in one place.

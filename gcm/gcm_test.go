@@ -68,7 +68,7 @@ func TestContract(t *testing.T) {
 					t.Fatalf("backend %q, want %q", k.Backend(), backend)
 				}
 				aeadtest.RunRecord(t, aeadtest.RecordConfig{
-					Key: k, IV: iv, Oracle: oracleFor(t, key, gcm.NonceSize, gcm.TagSize),
+					Key: aeadtest.RecordKeyOf(k, gcm.ADOf), IV: iv, Oracle: oracleFor(t, key, gcm.NonceSize, gcm.TagSize),
 					ErrOpen: gcm.ErrOpen, Panics: "gcm: ",
 				})
 			})
@@ -151,7 +151,7 @@ func TestKeysAreCopied(t *testing.T) {
 		t.Error("AEAD changed with the caller's key")
 	}
 	got := make([]byte, len(want))
-	k.SealSplit(got, 0, 0, 0, []byte("text"))
+	k.SealSplit(got, 0, gcm.AD{}, []byte("text"))
 	if string(got) != string(want) {
 		t.Error("RecordKey changed with the caller's key or IV")
 	}
@@ -180,11 +180,11 @@ func TestTextLimit(t *testing.T) {
 	for _, over := range []int{1, 2, 15, 16, 31, 32} { // one byte over the limit to 2³⁶
 		pieces[last] = mebi[:len(mebi)-32+over]
 		mustPanic(t, "gcm: text too large", func() { a.SealGather(out[:0], nonce, pieces, nil) })
-		mustPanic(t, "gcm: text too large", func() { k.SealGather(out, 0, 0, 0, pieces) })
+		mustPanic(t, "gcm: text too large", func() { k.SealGather(out, 0, gcm.AD{}, pieces) })
 	}
 	// At the limit the sum is valid; here it is just not the output's size.
 	pieces[last] = mebi[:len(mebi)-32]
-	mustPanic(t, "gcm: output is not the pieces and a tag long", func() { k.SealGather(out, 0, 0, 0, pieces) })
+	mustPanic(t, "gcm: output is not the pieces and a tag long", func() { k.SealGather(out, 0, gcm.AD{}, pieces) })
 	mustPanic(t, "gcm: pieces do not add up to the plaintext", func() { a.OpenScatter(pieces, nonce, out, nil) })
 	if string(out) != string(make([]byte, 64)) {
 		t.Error("output was written")
@@ -219,15 +219,15 @@ func TestWipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := make([]byte, 17)
-	k.Seal(out, 0, 0, 0, nil, 1)
+	k.Seal(out, 0, gcm.AD{}, nil, 1)
 	k.Wipe()
 	k.Wipe() // twice is fine
 	const message = "gcm: RecordKey was wiped or not made by NewRecordKey"
 	for _, k := range []*gcm.RecordKey{k, new(gcm.RecordKey)} {
-		mustPanic(t, message, func() { k.Seal(out, 1, 0, 0, nil, 1) })
-		mustPanic(t, message, func() { k.SealSplit(out, 1, 0, 0, nil) })
-		mustPanic(t, message, func() { k.SealGather(out, 1, 0, 0, [][]byte{{1}}) })
-		mustPanic(t, message, func() { k.OpenSplit(nil, 1, 0, 0, out) })
+		mustPanic(t, message, func() { k.Seal(out, 1, gcm.AD{}, nil, 1) })
+		mustPanic(t, message, func() { k.SealSplit(out, 1, gcm.AD{}, nil) })
+		mustPanic(t, message, func() { k.SealGather(out, 1, gcm.AD{}, [][]byte{{1}}) })
+		mustPanic(t, message, func() { k.OpenSplit(nil, 1, gcm.AD{}, out) })
 	}
 }
 

@@ -32,10 +32,45 @@ type Gatherer interface {
 
 // RecordKey is what [RunRecord] tests.
 type RecordKey interface {
-	Seal(out []byte, seq, ad uint64, adSize int, payload []byte, trailer byte)
+	Seal(out []byte, seq, ad uint64, adSize int, text []byte, trailer byte)
 	SealSplit(out []byte, seq, ad uint64, adSize int, prefix []byte)
 	SealGather(out []byte, seq, ad uint64, adSize int, pieces [][]byte)
 	OpenSplit(prefix []byte, seq, ad uint64, adSize int, buf []byte) error
+}
+
+// typedRecordKey is a RecordKey whose additional data has a type of its own.
+type typedRecordKey[AD any] interface {
+	Seal(out []byte, seq uint64, ad AD, text []byte, trailer byte)
+	SealSplit(out []byte, seq uint64, ad AD, prefix []byte)
+	SealGather(out []byte, seq uint64, ad AD, pieces [][]byte)
+	OpenSplit(prefix []byte, seq uint64, ad AD, buf []byte) error
+}
+
+// RecordKeyOf returns k as a RecordKey. adOf makes additional data of an integer and
+// its size, and panics if the size is not 0 to 8.
+func RecordKeyOf[AD any](k typedRecordKey[AD], adOf func(ad uint64, size int) AD) RecordKey {
+	return recordKey[AD]{k, adOf}
+}
+
+type recordKey[AD any] struct {
+	key  typedRecordKey[AD]
+	adOf func(ad uint64, size int) AD
+}
+
+func (k recordKey[AD]) Seal(out []byte, seq, ad uint64, adSize int, text []byte, trailer byte) {
+	k.key.Seal(out, seq, k.adOf(ad, adSize), text, trailer)
+}
+
+func (k recordKey[AD]) SealSplit(out []byte, seq, ad uint64, adSize int, prefix []byte) {
+	k.key.SealSplit(out, seq, k.adOf(ad, adSize), prefix)
+}
+
+func (k recordKey[AD]) SealGather(out []byte, seq, ad uint64, adSize int, pieces [][]byte) {
+	k.key.SealGather(out, seq, k.adOf(ad, adSize), pieces)
+}
+
+func (k recordKey[AD]) OpenSplit(prefix []byte, seq, ad uint64, adSize int, buf []byte) error {
+	return k.key.OpenSplit(prefix, seq, k.adOf(ad, adSize), buf)
 }
 
 // Config says what to test.
@@ -1207,7 +1242,7 @@ func testRecordArguments(t *testing.T, c RecordConfig) {
 	}
 	for n := range len(buf) {
 		if n != len(text)-1 {
-			refuse("payload of the wrong size", func() { k.Seal(buf, 0, 0, 0, make([]byte, n), 0) })
+			refuse("text of the wrong size", func() { k.Seal(buf, 0, 0, 0, make([]byte, n), 0) })
 		}
 		if n != len(text) {
 			refuse("pieces of the wrong size", func() { k.SealGather(buf, 0, 0, 0, [][]byte{make([]byte, n/2), make([]byte, n-n/2)}) })

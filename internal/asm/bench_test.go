@@ -84,7 +84,7 @@ func BenchmarkThresholds(b *testing.B) {
 						"open-moved-ns": func() {
 							nonce.Lo++
 							k.Open(&out[0], &out[0], n, nonce, ad)
-							mem.MoveOut(apart, whole[:prefix], true) // as after the right tag
+							mem.MoveOut(apart, whole[:prefix]) // as after the right tag
 						},
 						"open-pieces-ns": func() {
 							nonce.Lo++

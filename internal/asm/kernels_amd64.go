@@ -12,8 +12,8 @@ package asm
 //	Seal    seals a text, or a part of one
 //	Open    opens a text, or a part of one
 //
-// Text is read and written by as many bytes as there are, never more; the
-// exceptions are noted. Nothing needs alignment.
+// No byte outside the text is read or written, except that a seal may write the
+// bytes behind it where the tag then goes. Nothing needs alignment.
 //
 // Powers fills in the given number of powers, 10 to longPower, and may fill in
 // up to morePowers more where the table has room. A text of n blocks has n + 3
@@ -141,7 +141,7 @@ func (k *Key) hash(hash, data *byte, blocks uint64) {
 // long texts need is elsewhere.
 func (k *Key) sealText(dst, src *byte, size int, trailer uint64, n Nonce, ad AD) {
 	total := size + int(trailer>>8)
-	if k.lacks(total) && k.once(total) {
+	if k.lacks(total) && k.prepare(total) {
 		k.sealOnce(dst, src, total, size, trailer, n, ad, nil)
 		return
 	}
@@ -165,7 +165,7 @@ func (k *Key) sealText(dst, src *byte, size int, trailer uint64, n Nonce, ad AD)
 // openText is Open and OpenTrailer, like sealText.
 func (k *Key) openText(dst, src *byte, size int, trailer uint64, n Nonce, ad AD) (ok bool, last byte) {
 	total := size + int(trailer)
-	if k.lacks(total) && k.once(total) {
+	if k.lacks(total) && k.prepare(total) {
 		return k.openOnce(dst, src, total, size, trailer, n, ad, nil)
 	}
 	if total > maxCall {

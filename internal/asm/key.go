@@ -10,7 +10,7 @@ import (
 
 // A Key is what kernels need to know of an AES key: its round keys and powers
 // of its hash key H, 480 bytes, and 2184 bytes more once there were two texts that
-// are not short. It is set up by [Key.Init] and must not be copied after that.
+// are not short, or one of more than 64 KiB. It is set up by [Key.Init] and must not be copied after that.
 //
 // Seals and opens may run concurrently, but not with [Key.Wipe].
 type Key struct {
@@ -52,15 +52,16 @@ func (k *Key) Backend() Backend { return k.backend }
 // lacks reports whether k has no powers for size bytes of text yet.
 func (k *Key) lacks(size int) bool { return k.long.Load() == nil && size > shapes[k.backend].short }
 
-// once reports whether a text of size bytes, for which k has no powers, is to
-// take a table of its own. If not, k has them then.
+// prepare readies k for a text of size bytes, for which it has no powers. It
+// reports true if the text is to take a table of its own; if not, k has the powers
+// now.
 //
 // A key's first text that is not short takes one, which has fewer powers and is not
 // allocated. Many keys are for one such text, a handshake's or a datagram's, and
 // computing and allocating the whole table takes longer than sealing 4 KiB.
 //
 //go:noinline
-func (k *Key) once(size int) bool {
+func (k *Key) prepare(size int) (ownTable bool) {
 	if size <= maxCall && k.used.CompareAndSwap(false, true) {
 		return true
 	}

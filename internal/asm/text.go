@@ -34,8 +34,8 @@ type stream struct {
 }
 
 // shape is the sizes of a backend's longest short text, and of its batches, in
-// bytes. batch is a power of two, and firstBatch is slots 0 and 1 less. group is
-// in blocks.
+// bytes. batch is a power of two, and firstBatch is batch minus slots 0 and 1.
+// group is in blocks.
 type shape struct {
 	short, firstBatch, batch, group int
 }
@@ -65,8 +65,12 @@ func (k *Key) SealTrailer(dst, src *byte, size int, trailer byte, n Nonce, ad AD
 	k.sealText(dst, src, size, sealTrailer|uint64(trailer), n, ad)
 }
 
-// sealTrailer says to a seal that there is a trailer.
-const sealTrailer = 1 << 8
+// The argument trailer of kernels is 0 if there is none. Otherwise a seal takes
+// sealTrailer plus the byte, and an open openTrailer, which is how many there are.
+const (
+	sealTrailer = 1 << 8
+	openTrailer = 1
+)
 
 // SealSplit is Seal for a text of size bytes that begins with prefix bytes at
 // src and goes on at dst+prefix, where it is sealed in place.
@@ -108,7 +112,7 @@ func (k *Key) moves(size, pieces int) bool {
 // more than one piece, and more than one batch of text. A last piece of one byte,
 // which a record's content type is, goes by value: so it has no seam.
 func (k *Key) sealPieces(dst *byte, size int, pieces [][]byte, n Nonce, ad AD) {
-	once := k.lacks(size) && k.once(size)
+	once := k.lacks(size) && k.prepare(size)
 	if size > maxCall {
 		k.sealMany(dst, size, pieces, n, ad)
 		return
@@ -183,18 +187,22 @@ func (k *Key) Open(dst, src *byte, size int, n Nonce, ad AD) bool {
 // OpenTrailer is Open for size+1 bytes of ciphertext, of which the last byte of
 // plaintext is a result.
 func (k *Key) OpenTrailer(dst, src *byte, size int, n Nonce, ad AD) (ok bool, trailer byte) {
-	return k.openText(dst, src, size, 1, n, ad)
+	return k.openText(dst, src, size, openTrailer, n, ad)
 }
 
 // OpenSplit is Open for a plaintext of size bytes of which the first prefix
 // bytes go to dst, and the others replace their ciphertext. What stood where
-// plaintext went elsewhere is as it was, or zeros.
+// plaintext went elsewhere is as it was, or zeros. If the tag is not right what it
+// wrote must be erased.
 func (k *Key) OpenSplit(dst, src *byte, prefix, size int, n Nonce, ad AD) (ok bool) {
 	text, apart := unsafe.Slice(src, size), unsafe.Slice(dst, prefix)
 	if prefix < splitFrom[k.backend] {
-		ok = k.Open(src, src, size, n, ad)
-		mem.MoveOut(apart, text[:prefix], ok)
-		return ok
+		if !k.Open(src, src, size, n, ad) {
+			clear(text[:prefix])
+			return false
+		}
+		mem.MoveOut(apart, text[:prefix])
+		return true
 	}
 	pieces := [2][]byte{apart, text[prefix:]}
 	return k.openPieces(pieces[:], src, size, n, ad)
@@ -210,10 +218,14 @@ func (k *Key) OpenPieces(pieces [][]byte, src *byte, size int, n Nonce, ad AD) (
 	case len(pieces) == 1:
 		ok, _ = k.openText(unsafe.SliceData(pieces[0]), src, size, 0, n, ad)
 	case len(pieces) == 2 && len(pieces[1]) == 1:
-		ok, pieces[1][0] = k.openText(unsafe.SliceData(pieces[0]), src, size-1, 1, n, ad)
+		ok, pieces[1][0] = k.openText(unsafe.SliceData(pieces[0]), src, size-1, openTrailer, n, ad)
 	case k.moves(size, len(pieces)):
-		ok, _ = k.openText(src, src, size, 0, n, ad)
-		mem.Scatter(pieces, unsafe.Slice(src, size), ok)
+		text := unsafe.Slice(src, size)
+		if ok, _ = k.openText(src, src, size, 0, n, ad); ok {
+			mem.Scatter(pieces, text)
+		} else {
+			clear(text)
+		}
 	default:
 		ok = k.openPieces(pieces, src, size, n, ad)
 	}
@@ -222,7 +234,7 @@ func (k *Key) OpenPieces(pieces [][]byte, src *byte, size int, n Nonce, ad AD) (
 
 // openPieces is OpenPieces without moving more than it must, as sealPieces.
 func (k *Key) openPieces(pieces [][]byte, src *byte, size int, n Nonce, ad AD) (ok bool) {
-	once := k.lacks(size) && k.once(size)
+	once := k.lacks(size) && k.prepare(size)
 	if size > maxCall {
 		return k.openMany(pieces, src, size, n, ad)
 	}
@@ -230,7 +242,7 @@ func (k *Key) openPieces(pieces [][]byte, src *byte, size int, n Nonce, ad AD) (
 	s := stream{size: uint64(size), final: 1, pieces: unsafe.SliceData(others), rest: uint64(size - len(first))}
 	trailer, last := uint64(0), others[len(others)-1]
 	if len(last) == 1 {
-		trailer = 1
+		trailer = openTrailer
 		s.rest--
 	}
 	var b byte
@@ -239,7 +251,7 @@ func (k *Key) openPieces(pieces [][]byte, src *byte, size int, n Nonce, ad AD) (
 	} else {
 		ok, b = k.openStream(k.long.Load(), unsafe.SliceData(first), src, uint64(len(first)), trailer, n, ad, uint64(size)*8, &s)
 	}
-	if trailer == 1 {
+	if trailer == openTrailer {
 		last[0] = b
 	}
 	return ok
@@ -259,8 +271,8 @@ func (k *Key) openMany(pieces [][]byte, src *byte, size int, nonce Nonce, ad AD)
 		if count > maxPieces {
 			ok, _ = k.openStream(k.long.Load(), from, from, uint64(n), 0, nonce, ad, uint64(size)*8, &c.stream)
 			text := unsafe.Slice(from, n)
-			mem.MoveOut(first, text[:len(first)], true)
-			mem.Scatter(others, text[len(first):], true)
+			mem.MoveOut(first, text[:len(first)])
+			mem.Scatter(others, text[len(first):])
 		} else {
 			c.pieces, c.rest = unsafe.SliceData(others), uint64(n-len(first))
 			ok, _ = k.openStream(k.long.Load(), unsafe.SliceData(first), from, uint64(len(first)), 0, nonce, ad, uint64(size)*8, &c.stream)
@@ -337,8 +349,9 @@ var (
 )
 
 const (
-	// smallPiece is the average size of a piece from which on kernels go over
-	// the pieces: with shorter ones they take longer than mem.Gather.
+	// smallPiece is the average size of a piece from which on kernels go over the
+	// pieces. With shorter ones they gain a tenth over mem.Gather at most, which
+	// can be preempted.
 	smallPiece = 24
 
 	// maxPieces is the number of pieces that a kernel goes over in one call.

@@ -35,9 +35,9 @@ func Gather(text []byte, pieces [][]byte) int {
 	return size
 }
 
-// Scatter moves plaintext to pieces, one after the other, if it is verified.
-// Where it is not in place already, text holds zeros afterwards.
-func Scatter(pieces [][]byte, text []byte, verified bool) {
+// Scatter moves plaintext to pieces, one after the other. Where it is not in place
+// already, text holds zeros afterwards.
+func Scatter(pieces [][]byte, text []byte) {
 	begin, end := 0, 0 // of what was moved and is not erased yet
 	for _, p := range pieces {
 		from := text[end:]
@@ -50,9 +50,6 @@ func Scatter(pieces [][]byte, text []byte, verified bool) {
 			continue
 		}
 		end += n
-		if !verified {
-			continue
-		}
 		switch {
 		case n > 16:
 			copy(p, from)
@@ -72,15 +69,13 @@ func Scatter(pieces [][]byte, text []byte, verified bool) {
 	clear(text[begin:end])
 }
 
-// MoveOut moves plaintext, which may stand where it goes, from place to p, as
-// long, if it is verified. Elsewhere it leaves zeros in place.
-func MoveOut(p, place []byte, verified bool) {
+// MoveOut moves plaintext from place to p, which is as long, and leaves zeros in
+// place, unless both are the same memory.
+func MoveOut(p, place []byte) {
 	if len(p) == 0 || &p[0] == &place[0] {
 		return
 	}
-	if verified {
-		copy(p, place)
-	}
+	copy(p, place)
 	clear(place)
 }
 

@@ -63,7 +63,7 @@ func recordCalls(key []byte) calls {
 		seal: func(buf []byte, n int, number uint64, count int) {
 			out, content, last := buf[:n+gcm.TagSize], buf[:n-1], buf[n-1]
 			for range count {
-				k.Seal(out, number, headerInteger, len(header), content, last)
+				k.Seal(out, number, gcm.ADOf(headerInteger, len(header)), content, last)
 				number++
 			}
 		},
@@ -71,7 +71,7 @@ func recordCalls(key []byte) calls {
 			right := true
 			dst, src = dst[:n], src[:n+gcm.TagSize]
 			for range count {
-				right = k.OpenSplit(dst, number, headerInteger, len(header), src) == nil && right
+				right = k.OpenSplit(dst, number, gcm.ADOf(headerInteger, len(header)), src) == nil && right
 			}
 			return right
 		},
