@@ -55,7 +55,11 @@ var _ Gatherer = (*gcm.AEAD)(nil)
 // differ in what they check: overlap, nonce size, cleared output, one opaque
 // error. It allocates nothing of its own. A limit on the text's size is left
 // to a, which may then panic when text has been gathered already. A panic in a
-// during an open leaves no plaintext behind.
+// leaves zeros in the output, so no plaintext, of a seal or an open, stays there.
+//
+// Warning: a type that embeds a Gatherer, as in struct{ *gcm.AEAD }, is one itself,
+// with the methods of what it embeds. If it has a Seal and an Open of its own, to
+// count or to forbid, it needs all the others too, or they will be bypassed.
 //
 // The ciphertexts of a must be as long as their text, in the same place, and
 // followed by a tag of a.Overhead() bytes. Gather panics if a.NonceSize() is
@@ -99,11 +103,7 @@ func (g *adapter) SealGather(dst, nonce []byte, pieces [][]byte, additionalData 
 	}
 	checkApart(out, nonce, overlapNonce)
 	checkApart(out, additionalData, overlapAdditionalData)
-	rest := out
-	for _, p := range pieces {
-		move(rest, p)
-		rest = rest[len(p):]
-	}
+	mem.Gather(out, pieces)
 	g.seal(out, nonce, out[:n], additionalData)
 	return whole
 }
@@ -124,16 +124,26 @@ func (g *adapter) SealSplit(out, nonce, prefix, additionalData []byte) {
 		g.seal(out, nonce, prefix, additionalData)
 		return
 	}
-	move(out, prefix)
+	if !mem.Overlap(out, prefix) { // else it is in place
+		copy(out, prefix)
+	}
 	g.seal(out, nonce, out[:n], additionalData)
 }
 
+// seal seals text into out, which may hold the text already. If it does not return,
+// because the AEAD panics, out holds zeros.
 func (g *adapter) seal(out, nonce, text, additionalData []byte) {
+	done := false
+	defer func() {
+		if !done {
+			clear(out)
+		}
+	}()
 	sealed := g.aead.Seal(out[:0:len(out)], nonce, text, additionalData)
 	if !same(sealed, out) {
-		clear(out) // it may hold the text
 		panic(notInPlace)
 	}
+	done = true
 }
 
 func (g *adapter) Open(dst, nonce, ciphertext, additionalData []byte) ([]byte, error) {
@@ -181,7 +191,7 @@ func (g *adapter) OpenSplit(prefix, nonce, buf, additionalData []byte) error {
 		clear(prefix)
 		return ErrOpen
 	}
-	moveOut(prefix, buf)
+	mem.MoveOut(prefix, buf[:len(prefix)])
 	return nil
 }
 
@@ -214,10 +224,7 @@ func (g *adapter) OpenScatter(pieces [][]byte, nonce, ciphertext, additionalData
 		}
 		return ErrOpen
 	}
-	for _, p := range pieces {
-		moveOut(p, ciphertext)
-		ciphertext = ciphertext[len(p):]
-	}
+	mem.Scatter(pieces, ciphertext[:n])
 	return nil
 }
 
@@ -272,20 +279,4 @@ func extend(dst []byte, n, overhead int) (whole, added []byte) {
 // same reports whether a and b are the same bytes of memory.
 func same(a, b []byte) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
-}
-
-// move copies src to the front of dst, unless it is there.
-func move(dst, src []byte) {
-	if len(src) > 0 && &dst[0] != &src[0] {
-		copy(dst, src)
-	}
-}
-
-// moveOut fills dst from the front of src and leaves zeros there, unless both
-// are the same memory.
-func moveOut(dst, src []byte) {
-	if len(dst) > 0 && &dst[0] != &src[0] {
-		copy(dst, src)
-		clear(src[:len(dst)])
-	}
 }

@@ -106,11 +106,24 @@ func (a breaking) Open(dst, nonce, ciphertext, ad []byte) ([]byte, error) {
 	panic("broken")
 }
 
+func (a breaking) Seal(dst, nonce, plaintext, ad []byte) []byte { panic("broken") }
+
 // TestAdapterClearsAfterPanic: what an AEAD decrypted before it panicked is not
-// verified.
+// verified, and what was gathered to be sealed is not sealed.
 func TestAdapterClearsAfterPanic(t *testing.T) {
 	nonce, text := make([]byte, 12), []byte("some text")
 	g := aead.Gather(breaking{plainGCM(t)})
+	for name, seal := range map[string]func(out []byte){
+		"Seal":       func(out []byte) { g.Seal(out[:0], nonce, text, nil) },
+		"SealSplit":  func(out []byte) { copy(out[4:], text[4:]); g.SealSplit(out, nonce, text[:4], nil) },
+		"SealGather": func(out []byte) { g.SealGather(out[:0], nonce, [][]byte{text[:4], text[4:]}, nil) },
+	} {
+		out := make([]byte, len(text)+16)
+		mustPanic(t, "broken", name, func() { seal(out) })
+		if !bytes.Equal(out, make([]byte, len(out))) {
+			t.Errorf("%s: text is left in the output: %q", name, out)
+		}
+	}
 	for _, cut := range []int{0, 4, 9} {
 		for _, open := range []func(prefix, buf []byte){
 			func(prefix, buf []byte) { g.OpenSplit(prefix, nonce, buf, nil) },

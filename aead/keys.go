@@ -50,6 +50,7 @@ var errSecretSize = errors.New("aead: traffic secret does not have the hash's si
 //
 // See RFC 9846, Section 7.3.
 func DeriveTrafficKeys(s *Suite, secret []byte) (TrafficKeys, error) {
+	s.check()
 	if len(secret) != s.p.Hash.Size() {
 		return TrafficKeys{}, errSecretSize
 	}
@@ -70,6 +71,7 @@ func DeriveTrafficKeys(s *Suite, secret []byte) (TrafficKeys, error) {
 //
 // See RFC 9846, Section 7.2.
 func NextTrafficSecret(s *Suite, secret []byte) ([]byte, error) {
+	s.check()
 	if len(secret) != s.p.Hash.Size() {
 		return nil, errSecretSize
 	}

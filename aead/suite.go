@@ -55,7 +55,8 @@ type SuiteParams struct {
 	RecordLimit uint64
 
 	// New returns the AEAD for a key of KeySize bytes, which it must not keep.
-	// Its nonces must have IVSize bytes. It must fit [Gather].
+	// Its nonces must have IVSize bytes. It must fit [Gather], whose warning about
+	// embedding is for New as well.
 	New func(key []byte) (cipher.AEAD, error)
 }
 

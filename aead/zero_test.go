@@ -1,6 +1,7 @@
 package aead_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -20,6 +21,8 @@ func TestZeroValues(t *testing.T) {
 		"Suite.New":            func() { s.New(nil) },
 		"NewProtector":         func() { aead.NewProtector(&s, keys) },
 		"ResumeProtector":      func() { aead.ResumeProtector(nil, keys, 1) },
+		"DeriveTrafficKeys":    func() { aead.DeriveTrafficKeys(nil, nil) },
+		"NextTrafficSecret":    func() { aead.NextTrafficSecret(&s, nil) },
 	} {
 		func() {
 			defer func() {
@@ -29,6 +32,9 @@ func TestZeroValues(t *testing.T) {
 			}()
 			call()
 		}()
+	}
+	if text := fmt.Sprint(&p); strings.Contains(text, "PANIC") {
+		t.Errorf("prints as %s", text)
 	}
 	p.Wipe()
 }
