@@ -282,10 +282,16 @@ func FuzzMessages(f *testing.F) {
 		// The messages, as the specification has them.
 		var messages [][]byte
 		rest := data
-		tooLong := false
+		var refused error
 		for len(rest) >= 4 {
 			size := int(rest[1])<<16 | int(rest[2])<<8 | int(rest[3])
-			if tooLong = size > int(limit); tooLong || len(rest) < 4+size {
+			switch typ := rest[0]; {
+			case typ == 24 && size != 1, typ == 5 && size != 0, typ == 20 && size > 64:
+				refused = record.ErrMalformedMessage
+			case size > int(limit):
+				refused = record.ErrHandshakeSize
+			}
+			if refused != nil || len(rest) < 4+size {
 				break
 			}
 			messages = append(messages, rest[:4+size])
@@ -308,7 +314,7 @@ func FuzzMessages(f *testing.F) {
 				got = append(got, bytes.Clone(m))
 			}
 		}
-		if tooLong != errors.Is(err, record.ErrHandshakeSize) || !tooLong && (err != nil || r.Empty() != (len(rest) == 0)) {
+		if err != refused || err == nil && r.Empty() != (len(rest) == 0) {
 			t.Fatalf("%x in pieces of %d: %v, %d bytes left", data, int(piece)+1, err, len(rest))
 		}
 		if len(got) != len(messages) {

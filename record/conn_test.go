@@ -345,7 +345,11 @@ func TestConnRoles(t *testing.T) {
 		if f.setSecret(secretOf(f.suite, "server")); test.role == RoleServer {
 			f.setSecret(secretOf(f.suite, "client"))
 		}
-		c, s, _ := faultyConn(t, append(f.record(22, message(test.typ, 9), 0), f.record(23, []byte("x"), 0)...), ConnConfig{Role: test.role, HandleMessage: test.handler})
+		size := 9
+		if test.typ == typeEndOfEarlyData {
+			size = 0 // another length is a fault of its own
+		}
+		c, s, _ := faultyConn(t, append(f.record(22, message(test.typ, size), 0), f.record(23, []byte("x"), 0)...), ConnConfig{Role: test.role, HandleMessage: test.handler})
 		n, err := c.Read(make([]byte, 10))
 		if !errors.Is(err, test.want) || test.want == nil && (err != nil || n != 1) {
 			t.Errorf("role %d, message %d, handler %v: %d, %v", test.role, test.typ, test.handler != nil, n, err)

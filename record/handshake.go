@@ -83,7 +83,8 @@ func (t *messageTracker) mayEnter(e Epoch) bool {
 }
 
 // HandshakeReader joins handshake messages that are fragmented across records
-// and separates those that share one. It does no I/O and knows no message.
+// and separates those that share one. It does no I/O, and looks at no message beyond
+// its header.
 //
 // Messages hold secrets, such as tickets. A HandshakeReader overwrites memory
 // before it gives it up. What it still holds when it is itself given up is not
@@ -115,7 +116,9 @@ func NewHandshakeReader(maxMessageSize int) *HandshakeReader {
 // then the reader never holds more than one message and one record.
 //
 // It returns [ErrHandshakeSize], for ever, as soon as the header of the first
-// unread message announces too long a body.
+// unread message announces too long a body, and [ErrMalformedMessage] if that is a
+// length which no message of the type has: of KeyUpdate any but 1, of EndOfEarlyData
+// any but 0, of Finished more than 64.
 func (r *HandshakeReader) Append(content []byte) error {
 	if r.err != nil {
 		return r.err
@@ -138,8 +141,9 @@ func (r *HandshakeReader) Append(content []byte) error {
 // Next returns the next whole message, its header of four bytes included, or
 // nil if it is not there yet. The message is valid until the next Append or Wipe.
 //
-// It returns [ErrHandshakeSize], for ever, if the message that begins here
-// announces too long a body; messages before it have been returned.
+// It returns [ErrHandshakeSize] or [ErrMalformedMessage], for ever, if the message
+// that begins here announces a body for which Append would; messages before it have
+// been returned.
 func (r *HandshakeReader) Next() ([]byte, error) {
 	size, ok, err := r.peek()
 	if err != nil || !ok {
@@ -176,14 +180,39 @@ func (r *HandshakeReader) peek() (size int, ok bool, err error) {
 		return 0, false, nil
 	}
 	size = int(p[1])<<16 | int(p[2])<<8 | int(p[3])
-	if size > r.max {
+	switch {
+	case !lengthFits(p[0], size):
+		r.err = ErrMalformedMessage
+	case size > r.max:
 		r.err = ErrHandshakeSize
+	}
+	if r.err != nil {
 		clear(p)
 		r.buf = r.buf[:r.read] // which are valid until Append or Wipe
 		return 0, false, r.err
 	}
 	size += messageHeaderSize
 	return size, len(p) >= size, nil
+}
+
+// lengthFits reports whether a message of type typ can have a body of size bytes, as
+// far as its type decides. Who waited for the body of such a message would let a limit
+// of its own choose the alert.
+//
+// "Peers which receive a message which cannot be parsed according to the syntax
+// (e.g., have a length extending beyond the message boundary or contain an
+// out-of-range length) MUST terminate the connection with a "decode_error" alert."
+// (RFC 9846, Section 6)
+func lengthFits(typ uint8, size int) bool {
+	switch typ {
+	case typeKeyUpdate:
+		return size == 1
+	case typeEndOfEarlyData:
+		return size == 0
+	case typeFinished: // "opaque verify_data[Hash.length];" (Section 4.5.3)
+		return size <= maxHashSize
+	}
+	return true
 }
 
 // ParseKeyUpdate reads a KeyUpdate message, its header of four bytes included,
@@ -214,6 +243,9 @@ func ParseKeyUpdate(msg []byte) (request bool, err error) {
 
 // messageHeaderSize is the size of msg_type and length, in bytes.
 const messageHeaderSize = 4
+
+// maxHashSize is the size of SHA-512, the largest of the hashes that suites can have.
+const maxHashSize = 64
 
 // Handshake message types (RFC 9846, Section 4).
 const (

@@ -187,6 +187,51 @@ func TestHandshakeReaderOverwrites(t *testing.T) {
 	}
 }
 
+// "Peers which receive a message which cannot be parsed according to the syntax (e.g.,
+// have a length extending beyond the message boundary or contain an out-of-range
+// length) MUST terminate the connection with a "decode_error" alert." (RFC 9846,
+// Section 6)
+//
+// TestHandshakeReaderLengths has the header alone decide, whatever the limit.
+func TestHandshakeReaderLengths(t *testing.T) {
+	for _, test := range []struct {
+		typ, most uint8
+		sizes     []int
+	}{
+		{typeKeyUpdate, 1, []int{0, 2, 100, 101, 65536, 1<<24 - 1}},
+		{typeEndOfEarlyData, 0, []int{1, 100, 101, 1<<24 - 1}},
+		{typeFinished, 64, []int{65, 100, 101, 1<<24 - 1}},
+	} {
+		for _, size := range test.sizes {
+			for _, max := range []int{0, 100, 65536} {
+				reader := NewHandshakeReader(max)
+				header := []byte{test.typ, byte(size >> 16), byte(size >> 8), byte(size)}
+				wantErr(t, "first", reader.Append(header), ErrMalformedMessage, AlertDecodeError)
+				reader = NewHandshakeReader(max)
+				before := message(8, 0)
+				if err := reader.Append(append(bytes.Clone(before), header...)); err != nil {
+					t.Fatal(err)
+				}
+				if m, err := reader.Next(); err != nil || !bytes.Equal(m, before) {
+					t.Fatalf("%x, %v", m, err)
+				}
+				for range 2 {
+					_, err := reader.Next()
+					wantErr(t, "behind another message", err, ErrMalformedMessage, AlertDecodeError)
+				}
+			}
+		}
+		reader := NewHandshakeReader(100)
+		good := message(test.typ, int(test.most))
+		if err := reader.Append(good); err != nil {
+			t.Fatal(err)
+		}
+		if m, err := reader.Next(); err != nil || !bytes.Equal(m, good) {
+			t.Errorf("type %d: %x, %v", test.typ, m, err)
+		}
+	}
+}
+
 func TestHandshakeReaderLimit(t *testing.T) {
 	for _, max := range []int{0, 1, 100, 1 << 16} {
 		// The header alone decides; messages before it are read.
