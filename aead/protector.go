@@ -118,6 +118,9 @@ func (p *Protector) Format(s fmt.State, verb rune) {
 // returns [ErrSequenceExhausted] when there is no number left, and panics on a
 // wrong length of out, on a header of more than 40 bits, on an invalid overlap
 // and after [Protector.Wipe]; in all these cases nothing has changed.
+//
+// RFC 9846, Section 5.3: "If a TLS implementation would need to wrap a sequence
+// number, it MUST either rekey ([Section 4.7.3]) or terminate the connection."
 func (p *Protector) Seal(out []byte, header uint64, content []byte, contentType byte) error {
 	p.check(out, header)
 	if len(out)-1-p.tagSize != len(content) {
@@ -220,7 +223,8 @@ func (p *Protector) SealGather(out []byte, header uint64, pieces [][]byte) error
 // If it does not, Open returns [ErrOpen], and prefix and body[len(prefix) :
 // len(body)-Overhead] hold zeros. A body shorter than a tag is ErrOpen too;
 // then, and when it returns [ErrSequenceExhausted], nothing was written. A panic in
-// the AEAD leaves the number as it was, and zeros in prefix and body. Open
+// the AEAD leaves the number as it was, and zeros in prefix and body; a fault in
+// this module's kernels, of memory that is unmapped meanwhile, need not. Open
 // panics, before it writes anything, when prefix is longer than the inner
 // plaintext or body than 65535 bytes, on a header of more than 40 bits, on an
 // invalid overlap, and after [Protector.Wipe].
@@ -281,8 +285,9 @@ func (p *Protector) check(body []byte, header uint64) {
 }
 
 // open is OpenSplit for an AEAD that need not be this module's: if it panics nothing
-// unverified is left behind. A RecordKey does not panic once it has begun, and a
-// deferred call would take a tenth of a short record's time.
+// unverified is left behind. A RecordKey does not panic once it has begun, unless
+// debug.SetPanicOnFault makes it, and a deferred call would take a tenth of a short
+// record's time.
 func (k *otherKey) open(prefix []byte, seq, header uint64, body []byte) (err error) {
 	done := false
 	defer func() {

@@ -3,7 +3,6 @@ package record
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"math"
 	"slices"
 
@@ -31,11 +30,12 @@ type SealerConfig struct {
 	// SoftLimit is the number of records under one key from which on content
 	// is refused until a KeyUpdate, unless it belongs to a handshake message that
 	// has begun. Zero, or more than the default, is the default: 16 below the hard
-	// limit, so that a KeyUpdate and alerts fit, and the rest of most messages.
+	// limit, or half of it if that is more, so that a KeyUpdate and alerts fit, and
+	// the rest of most messages.
 	SoftLimit uint64
 
-	// HardLimit is the number of records under one key. Zero, or more than the
-	// suite's limit, is the suite's limit.
+	// HardLimit is the number of records under one key, at least 2: a record and a
+	// KeyUpdate. Zero, or more than the suite's limit, is the suite's limit.
 	HardLimit uint64
 }
 
@@ -47,7 +47,9 @@ type SealerConfig struct {
 // the spare capacity of dst or in new memory if that is too small.
 //
 // Unless the method says otherwise, a call that returns an error has changed
-// nothing: not the sequence number, not the buffers, not the state. The errors
+// nothing: not the sequence number, not the buffers, not the state; and it returns
+// dst as it was given, so that "wire, err = s.Seal(wire, ...)" loses no record that
+// was sealed before. The errors
 // [ErrClosed], [ErrExported] and [ErrInterrupted] are final. The last follows a
 // panic in the AEAD that the caller has recovered from: the sequence number is
 // spent, so it is never used again, and the Sealer is unusable because the peer
@@ -96,9 +98,12 @@ const (
 
 // NewSealer returns a Sealer in [EpochPlaintext].
 //
-// It panics if cfg.RecordSizeLimit is negative or from 1 to 63: a value that
-// the peer sent goes through [Sealer.SetRecordSizeLimit].
+// It panics if cfg.HardLimit is 1, and if cfg.RecordSizeLimit is negative or from 1
+// to 63: a value that the peer sent goes through [Sealer.SetRecordSizeLimit].
 func NewSealer(cfg SealerConfig) *Sealer {
+	if cfg.HardLimit == 1 {
+		panic("record: SealerConfig.HardLimit leaves no record for a KeyUpdate")
+	}
 	s := &Sealer{padding: cfg.Padding, limit: MaxInnerSize, config: cfg}
 	if cfg.RecordSizeLimit != 0 {
 		if err := s.SetRecordSizeLimit(cfg.RecordSizeLimit); err != nil {
@@ -334,7 +339,7 @@ func (s *Sealer) PeerKeyUpdate(request bool) {
 // See RFC 9846, Sections 5.1 and 5.2.
 func (s *Sealer) Seal(dst []byte, typ ContentType, content []byte) ([]byte, error) {
 	if err := s.check(typ, len(content)); err != nil {
-		return nil, err
+		return dst, err
 	}
 	if typ != ContentTypeHandshake {
 		return s.seal(dst, typ, versionTLS12, content)
@@ -342,7 +347,7 @@ func (s *Sealer) Seal(dst []byte, typ ContentType, content []byte) ([]byte, erro
 	messages := s.messages
 	messages.feed(content)
 	if messages.keyUpdate {
-		return nil, ErrContentType
+		return dst, ErrContentType
 	}
 	ret, err := s.seal(dst, typ, s.version(&messages), content)
 	if err == nil {
@@ -371,7 +376,7 @@ func (s *Sealer) SealGather(dst []byte, typ ContentType, pieces [][]byte) ([]byt
 		size = math.MaxInt
 	}
 	if err := s.check(typ, size); err != nil {
-		return nil, err
+		return dst, err
 	}
 	messages, version := s.messages, uint64(versionTLS12)
 	if typ == ContentTypeHandshake {
@@ -379,7 +384,7 @@ func (s *Sealer) SealGather(dst []byte, typ ContentType, pieces [][]byte) ([]byt
 			messages.feed(p)
 		}
 		if messages.keyUpdate {
-			return nil, ErrContentType
+			return dst, ErrContentType
 		}
 		version = s.version(&messages)
 	}
@@ -425,35 +430,35 @@ func singlePiece(pieces [][]byte) (single []byte, ok bool) {
 // See RFC 9846, Sections 4.7.3 and 7.2.
 func (s *Sealer) SealKeyUpdate(dst []byte, request bool) ([]byte, error) {
 	if err := s.usable(); err != nil {
-		return nil, err
+		return dst, err
 	}
 	// "Note that it is not possible to perform a KeyUpdate for early data"
 	// (RFC 9846, Section 5.5); and "This message can be sent by either peer
 	// after it has sent a Finished message." (Section 4.7.3)
 	if s.epoch != EpochApplication {
-		return nil, ErrEpoch
+		return dst, ErrEpoch
 	}
 	// "Handshake messages MUST NOT span key changes." (RFC 9846, Section 5.1)
 	if s.messages.partial() {
-		return nil, ErrHandshakePartial
+		return dst, ErrHandshakePartial
 	}
 	// "Until receiving a subsequent KeyUpdate from the peer, the sender MUST NOT
 	// send another KeyUpdate with request_update set to "update_requested"."
 	// (RFC 9846, Section 4.7.3)
 	if request && s.requested {
-		return nil, ErrKeyUpdateOutstanding
+		return dst, ErrKeyUpdateOutstanding
 	}
 	// "sending implementations MUST NOT allow the epoch -- and hence the number
 	// of key updates -- to exceed 2^48-1." (RFC 9846, Section 4.7.3)
 	if s.generation >= maxKeyUpdates {
-		return nil, ErrKeyUpdateLimit
+		return dst, ErrKeyUpdateLimit
 	}
 	if s.keys.protector.Seq() >= s.hard {
-		return nil, ErrKeyExhausted
+		return dst, ErrKeyExhausted
 	}
 	next, err := s.keys.next()
 	if err != nil {
-		return nil, err
+		return dst, err
 	}
 	// "Both sender and receiver MUST encrypt their KeyUpdate messages with the
 	// old keys." (RFC 9846, Section 4.7.3)
@@ -464,7 +469,7 @@ func (s *Sealer) SealKeyUpdate(dst []byte, request bool) ([]byte, error) {
 	ret, err := s.seal(dst, ContentTypeHandshake, versionTLS12, s.small[:])
 	if err != nil {
 		next.wipe()
-		return nil, err
+		return dst, err
 	}
 	// "After sending a KeyUpdate message, the sender SHALL send all its traffic
 	// using the next generation of keys" (RFC 9846, Section 4.7.3). Nothing
@@ -491,13 +496,13 @@ func (s *Sealer) SealKeyUpdate(dst []byte, request bool) ([]byte, error) {
 // See RFC 9846, Section 6.
 func (s *Sealer) SealAlert(dst []byte, a Alert) ([]byte, error) {
 	if err := s.usable(); err != nil {
-		return nil, err
+		return dst, err
 	}
 	if a == AlertUserCanceled && s.messages.partial() {
-		return nil, ErrHandshakePartial
+		return dst, ErrHandshakePartial
 	}
 	if s.keys != nil && s.keys.protector.Seq() >= s.hard {
-		return nil, ErrKeyExhausted
+		return dst, ErrKeyExhausted
 	}
 	// "a record with an Alert type MUST contain exactly one message." (RFC
 	// 9846, Section 5.1)
@@ -507,7 +512,7 @@ func (s *Sealer) SealAlert(dst []byte, a Alert) ([]byte, error) {
 	s.small[0], s.small[1] = a.level(), byte(a)
 	ret, err := s.seal(dst, ContentTypeAlert, versionTLS12, s.small[:alertSize])
 	if err != nil {
-		return nil, err
+		return dst, err
 	}
 	// "Whenever an implementation encounters a fatal error condition, it SHOULD
 	// send an appropriate fatal alert and MUST close the connection without
@@ -530,13 +535,13 @@ func (s *Sealer) SealAlert(dst []byte, a Alert) ([]byte, error) {
 // See RFC 9846, Section 5 and Appendix E.4.
 func (s *Sealer) SealChangeCipherSpec(dst []byte) ([]byte, error) {
 	if err := s.usable(); err != nil {
-		return nil, err
+		return dst, err
 	}
 	if s.epoch == EpochApplication || s.epoch == EpochPlaintext && !s.messages.any {
-		return nil, ErrEpoch
+		return dst, ErrEpoch
 	}
 	if s.messages.partial() {
-		return nil, ErrHandshakePartial
+		return dst, ErrHandshakePartial
 	}
 	return append(dst, byte(ContentTypeChangeCipherSpec), versionTLS12>>8, versionTLS12&0xff, 0, 1, 1), nil
 }
@@ -556,6 +561,7 @@ func (s *Sealer) Wipe() {
 // failed connections" (RFC 9846, Section 6)
 func (s *Sealer) end(err error) {
 	s.err = err
+	s.pieces = nil // after a panic it keeps the caller's memory alive
 	if s.keys != nil {
 		s.seq = s.keys.protector.Seq()
 		s.keys.wipe()
@@ -627,7 +633,9 @@ func (s *Sealer) check(typ ContentType, size int) error {
 	// described in [Section 4.7.3] prior to reaching these limits. Note that it
 	// is not possible to perform a KeyUpdate for early data; therefore,
 	// implementations MUST NOT exceed the limits when sending early data." (RFC
-	// 9846, Section 5.5)
+	// 9846, Section 5.5). No limit is above the last sequence number: "If a TLS
+	// implementation would need to wrap a sequence number, it MUST either rekey
+	// ([Section 4.7.3]) or terminate the connection." (Section 5.3)
 	seq := s.keys.protector.Seq()
 	switch {
 	case seq < s.soft:
@@ -711,7 +719,7 @@ func (s *Sealer) seal(dst []byte, typ ContentType, version uint64, content []byt
 	}
 	s.stage = stageIdle
 	if err != nil {
-		return nil, sealError(err)
+		return dst, err
 	}
 	putHeader(out, h)
 	return whole, nil
@@ -751,21 +759,10 @@ func (s *Sealer) sealPieces(dst []byte, typ ContentType, version uint64, pieces 
 		s.pieces = nil
 	}
 	if err != nil {
-		return nil, sealError(err)
+		return dst, err
 	}
 	putHeader(out, h)
 	return whole, nil
-}
-
-// sealError translates what a Protector returns when it seals.
-//
-// "If a TLS implementation would need to wrap a sequence number, it MUST either
-// rekey ([Section 4.7.3]) or terminate the connection." (RFC 9846, Section 5.3)
-func sealError(err error) error {
-	if errors.Is(err, aead.ErrSequenceExhausted) {
-		return ErrKeyExhausted
-	}
-	return err
 }
 
 // extend returns dst extended by n bytes, and those bytes. New memory grows as

@@ -273,7 +273,7 @@ func TestSealRefusals(t *testing.T) {
 				if err == nil {
 					continue
 				}
-				if got != nil || s.Seq() != 0 {
+				if !same(got, dst) || s.Seq() != 0 {
 					t.Errorf("%v: %s: refused, but something changed", epoch, test.name)
 				}
 				// Nothing has changed: the next record is the one it would have been.
