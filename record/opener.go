@@ -234,20 +234,21 @@ func (o *Opener) AllowChangeCipherSpec(allow bool) {
 // records of outer content type application_data are dropped until a handshake
 // record arrives.
 //
-// max bounds what is dropped, in bytes of the content that the records could
+// bound is the most that is dropped, in bytes of the content that the records could
 // hold at most: the body without tag and content type, and at least one byte a
 // record. It is the max_early_data_size of the ticket, and more if clients may
-// pad. What goes beyond is [ErrTooMuchEarlyData]. It panics if max is negative.
+// pad. What goes beyond is [ErrTooMuchEarlyData]. Under other keys the call has no
+// effect. It panics if bound is negative.
 //
 // Dropped records have been overwritten where they stood.
 //
 // See RFC 9846, Section 4.3.10.
-func (o *Opener) SkipEarlyData(max int) {
-	if max < 0 {
+func (o *Opener) SkipEarlyData(bound int) {
+	if bound < 0 {
 		panic("record: negative early data bound")
 	}
 	o.skipping = o.epoch == EpochPlaintext || o.epoch == EpochHandshake
-	o.skip = max
+	o.skip = bound
 }
 
 // Epoch returns the present epoch.
@@ -289,8 +290,8 @@ func (o *Opener) Open(in []byte) (rec Record, need int, err error) {
 // OpenTo opens the first record of in and puts application data straight into
 // dst, from its start; what dst has no room for stays in in, in place, as the
 // record's Rest. Content of other types never stays in dst: it is part of in.
-// A dst of [MaxContentSize] bytes has room for every record; one that is as
-// long as the content but not as long as content and padding has, too.
+// A dst of [MaxContentSize] bytes is always long enough. So is one exactly as long
+// as the content: padding needs no room in dst.
 //
 // in holds any number of bytes of the stream, from the start of a record on.
 // When the record is not whole, OpenTo returns need > 0: that many bytes more,
@@ -298,12 +299,12 @@ func (o *Opener) Open(in []byte) (rec Record, need int, err error) {
 // exact for the header, and then for the record. Errors that the bytes at hand
 // prove are returned at once, header errors from the header alone.
 //
-// dst must not overlap the record in in. dst, and the record in in, may hold
-// unverified bytes while OpenTo runs; nobody may read or change them. On return
-// dst holds the content, and zeros in what else was written of it. After an
-// error about what the record holds, or that it cannot be opened, what was
-// written of dst and of the body holds zeros only. Bytes of dst beyond the size
-// of the inner plaintext are not touched.
+// dst must not overlap in. dst, and the record in in, may hold unverified bytes
+// while OpenTo runs; nobody may read or change them. On return dst holds the
+// content, and zeros in what else was written of it. After an error about what the
+// record holds, or that it cannot be opened, what was written of dst and of the body
+// holds zeros only. Bytes of dst beyond the size of the inner plaintext are not
+// touched.
 //
 // A protected record that opens uses the current sequence number, to which one
 // is then added. A record that is not whole, dropped or not protected leaves it
@@ -313,8 +314,9 @@ func (o *Opener) Open(in []byte) (rec Record, need int, err error) {
 // [Opener.KeyUpdate] has not been called, and then nothing has changed; all
 // other errors are final, and their alert is what [AlertOf] says. A panic in the
 // AEAD leaves zeros in dst and the body, and [ErrInterrupted] behind. OpenTo
-// panics, before anything is written, if what it would write of dst overlaps the
-// record.
+// panics, before anything is written, if what it would write of dst overlaps in. A
+// fault that [runtime/debug.SetPanicOnFault] makes a panic, of memory that somebody
+// unmaps or truncates meanwhile, can leave unverified bytes behind.
 //
 // See RFC 9846, Sections 5.1, 5.2 and 5.4.
 func (o *Opener) OpenTo(dst, in []byte) (rec Record, need int, err error) {
@@ -363,7 +365,7 @@ func (o *Opener) openTo(rec *Record, dst, in []byte) (need int, err error) {
 		return 0, nil
 	case o.keys != nil:
 		rec.Type, rec.Size = typ, len(record)
-		return 0, o.openBody(rec, dst, record)
+		return 0, o.openBody(rec, dst, in, bodySize)
 	case typ == ContentTypeApplicationData:
 		// Only rejected early data comes here. "The server then ignores early
 		// data by skipping all records with an external content type of
@@ -485,7 +487,8 @@ func contentSize(typ ContentType, size int) error {
 
 // openBody opens a protected record and completes rec. On an error rec is empty.
 // Nothing is decided by the plaintext, and none of it is copied, before it verifies.
-func (o *Opener) openBody(rec *Record, dst, record []byte) error {
+func (o *Opener) openBody(rec *Record, dst, in []byte, bodySize int) error {
+	record := in[:HeaderSize+bodySize]
 	body := record[HeaderSize:]
 	innerSize := len(body) - o.keys.protector.Overhead()
 	if innerSize < 0 { // the header was let through for skipping
@@ -493,7 +496,7 @@ func (o *Opener) openBody(rec *Record, dst, record []byte) error {
 	}
 	// The last byte of the inner plaintext is never content.
 	prefix := dst[:min(len(dst), max(0, innerSize-1))]
-	if mem.Overlap(prefix, record) {
+	if mem.Overlap(prefix, in) {
 		panic(overlapText)
 	}
 	// "additional_data = TLSCiphertext.opaque_type ||
@@ -533,9 +536,7 @@ func (o *Opener) openBody(rec *Record, dst, record []byte) error {
 		return o.fail(err)
 	}
 	if rec.Type != ContentTypeApplicationData {
-		// Back to where its ciphertext stood, in front of the part that did not
-		// go to dst. There it is out of the application's reach.
-		copy(inner, prefix)
+		// It is where its ciphertext stood, out of the application's reach.
 		clear(prefix)
 		prefix = inner[:0]
 	}
