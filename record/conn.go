@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"example.com/splitseal/aead"
 )
 
 // Role is the side of a connection.
@@ -50,7 +52,8 @@ type ConnConfig struct {
 	// CertificateVerify and Finished, and messages unknown to RFC 9846. The
 	// message is only valid during the call. If it returns an error, that ends
 	// the connection with a [HookError], or with that error itself if it is one of
-	// this package's, and with the alert that [AlertOf] names for it.
+	// this package's variables for which [AlertOf] names an alert; and with that
+	// alert, or else internal_error. For another alert call [Conn.SendAlert] first.
 	//
 	// A nil HandleMessage ignores NewSessionTicket and refuses all others with
 	// [ErrUnexpectedMessage].
@@ -123,6 +126,7 @@ type Conn struct {
 	transport net.Conn
 	hooks     connHooks
 	role      Role
+	suite     *aead.Suite
 
 	readLock sync.Mutex
 	in       Reader
@@ -132,14 +136,10 @@ type Conn struct {
 	writeLock semaphore
 	out       Writer
 
-	// left says that the holder of writeLock has more to do before it gives the
-	// lock back, on account of failure.
-	left    atomic.Bool
-	failure atomic.Pointer[failure] // set once, by the Read that finds it
-
-	// peerUpdate says what the Sealer has not been told of: peerUpdated and
-	// peerRequested.
-	peerUpdate atomic.Uint32
+	// unsettled says that the holder of writeLock has more to do before it gives
+	// the lock back, on account of failure.
+	unsettled atomic.Bool
+	failure   atomic.Pointer[failure] // set once, by the Read that finds it
 
 	closed   atomic.Bool
 	exported atomic.Bool
@@ -167,11 +167,6 @@ type failure struct {
 	alert Alert // to be sent, if send is set
 	send  bool
 }
-
-const (
-	peerUpdated uint32 = 1 << iota
-	peerRequested
-)
 
 // NewConn returns a connection over transport, whose handshake was made
 // elsewhere. It sends and receives nothing.
@@ -210,14 +205,15 @@ func NewConn(transport net.Conn, cfg ConnConfig) (*Conn, error) {
 	c := &Conn{
 		transport: transport,
 		role:      cfg.Role,
+		suite:     cfg.Sealer.Suite(),
 		hooks:     connHooks{cfg.HandleMessage, cfg.OnAlert},
 	}
 	c.writeLock.init()
 	c.in.init(transport, cfg.Opener, (*connReader)(c), ReaderConfig{
-		Unread:           cfg.Unread,
-		MaxMessageSize:   cfg.MaxHandshakeMessageSize,
-		AcceptTruncation: cfg.AcceptTruncation,
-		KeepBuffer:       cfg.KeepBuffer,
+		Unread:                  cfg.Unread,
+		MaxHandshakeMessageSize: cfg.MaxHandshakeMessageSize,
+		AcceptTruncation:        cfg.AcceptTruncation,
+		KeepBuffer:              cfg.KeepBuffer,
 	})
 	c.out.init(transport, cfg.Sealer, WriterConfig{
 		DynamicRecordSizing: cfg.DynamicRecordSizing,
@@ -228,13 +224,14 @@ func NewConn(transport net.Conn, cfg ConnConfig) (*Conn, error) {
 }
 
 // Read reads application data into p, as [Reader.Read] does. After Close it
-// returns [net.ErrClosed].
+// returns [net.ErrClosed], after an error alert of [Conn.SendAlert] [ErrClosed].
 func (c *Conn) Read(p []byte) (n int, err error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
 	c.readLock.Lock()
 	defer c.unlockRead()
+	c.endRead()
 	n, err = c.in.Read(p)
 	if err != nil {
 		err = c.readError(err)
@@ -247,11 +244,19 @@ func (c *Conn) Read(p []byte) (n int, err error) {
 func (c *Conn) WriteTo(w io.Writer) (n int64, err error) {
 	c.readLock.Lock()
 	defer c.unlockRead()
+	c.endRead()
 	n, err = c.in.WriteTo(w)
 	if err != nil {
 		err = c.readError(err)
 	}
 	return n, err
+}
+
+// endRead ends reading if SendAlert has ended the connection.
+func (c *Conn) endRead() {
+	if f := c.failure.Load(); f != nil && c.in.err == nil {
+		c.in.close(f.err)
+	}
 }
 
 // readError says that the connection is closed if that is why a read failed.
@@ -345,8 +350,8 @@ func (c *Conn) KeyUpdate(request bool) error {
 	return c.writeError(c.out.KeyUpdate(request))
 }
 
-// CloseWrite sends close_notify: nothing more will be sent. Reading goes on. It
-// does not close the transport's side. Calling it again does nothing and returns
+// CloseWrite sends close_notify: nothing more will be sent. Reading goes on. It does
+// not shut the transport down, so no FIN is sent. Calling it again does nothing and returns
 // nil. Its errors are those of Write; the error of a connection that is dead is
 // one of them.
 //
@@ -363,6 +368,39 @@ func (c *Conn) CloseWrite() error {
 		return err
 	}
 	return c.writeError(c.closeNotify())
+}
+
+// SendAlert sends the alert a, for a caller whose own code has found a fault of the
+// peer's: in post-handshake authentication, say. An error alert ends the connection:
+// every later call but Close returns [ErrClosed]. A Read that waits meanwhile may
+// still return what comes. After [AlertUserCanceled] the caller calls Close.
+// [AlertCloseNotify] is [Conn.CloseWrite].
+//
+// It may be called in [ConnConfig.HandleMessage], which then returns an error. Its
+// errors are those of Write, [ErrHandshakePartial] and [ErrKeyExhausted].
+//
+// See RFC 9846, Section 6.
+func (c *Conn) SendAlert(a Alert) error {
+	if a == AlertCloseNotify {
+		return c.CloseWrite()
+	}
+	if err := c.beginWrite(); err != nil {
+		return err
+	}
+	defer c.endWrite()
+	if err := c.writable(); err != nil {
+		return err
+	}
+	if err := c.out.SendAlert(a); err != nil {
+		return c.writeError(err)
+	}
+	if a.IsError() {
+		// "Upon transmission or receipt of a fatal alert message, both parties MUST
+		// immediately close the connection." (RFC 9846, Section 6.2)
+		c.failure.CompareAndSwap(nil, &failure{err: ErrClosed})
+	}
+	c.alertSent(a)
+	return nil
 }
 
 // closeNotify sends close_notify, under the write lock.
@@ -493,8 +531,8 @@ func (c *Conn) beginWrite() error {
 func (c *Conn) endWrite() {
 	for {
 		c.settle()
-		// More may have been left since. Then whoever has the lock will see it.
-		if !c.left.Load() || !c.writeLock.tryLock() {
+		// More may have come since. Then whoever has the lock will see it.
+		if !c.unsettled.Load() || !c.writeLock.tryLock() {
 			return
 		}
 	}
@@ -506,7 +544,7 @@ func (c *Conn) settle() {
 	if c.out.busy {
 		c.out.fail(ErrInterrupted) // the call has panicked
 	}
-	if !c.left.Load() || !c.left.Swap(false) {
+	if !c.unsettled.Load() || !c.unsettled.Swap(false) {
 		return
 	}
 	if f := c.failure.Load(); f != nil && c.out.err == nil {
@@ -526,28 +564,23 @@ func (c *Conn) settle() {
 	}
 }
 
-// leave makes the holder of the write lock settle what has been noted, and does
+// settleSoon makes the holder of the write lock settle what has been noted, and does
 // so itself if there is none. It does not wait for the lock.
-func (c *Conn) leave() {
-	c.left.Store(true)
+func (c *Conn) settleSoon() {
+	c.unsettled.Store(true)
 	if c.writeLock.tryLock() {
 		c.endWrite()
 	}
 }
 
-// beforeRecord is called before application data is sealed, under the write
-// lock. It tells the Sealer of the peer's KeyUpdates, and returns why nothing
-// more may be sealed.
+// beforeRecord is called before application data is sealed, under the write lock. It
+// returns why nothing more may be sealed.
 func (c *Conn) beforeRecord() error {
 	if f := c.failure.Load(); f != nil {
 		return f.err
 	}
 	if c.closed.Load() {
 		return net.ErrClosed
-	}
-	if c.peerUpdate.Load() != 0 {
-		seen := c.peerUpdate.Swap(0)
-		c.out.sealer.PeerKeyUpdate(seen&peerRequested != 0)
 	}
 	return nil
 }
@@ -628,13 +661,7 @@ func (r *connReader) handleMessage(message []byte) error {
 
 // handleKeyUpdate leaves the reply to the next write: a Read that waited for
 // room to send it could wait for a peer that does the same.
-func (r *connReader) handleKeyUpdate(request bool) {
-	seen := peerUpdated
-	if request {
-		seen |= peerRequested
-	}
-	(*Conn)(r).peerUpdate.Or(seen)
-}
+func (r *connReader) handleKeyUpdate(request bool) { r.out.PeerKeyUpdate(request) }
 
 func (r *connReader) handleAlert(a Alert) {
 	if r.hooks.alert != nil {
@@ -665,7 +692,7 @@ func (r *connReader) handleFailure(err error) {
 		f.alert = AlertInternalError
 	}
 	if c.failure.CompareAndSwap(nil, f) {
-		c.leave()
+		c.settleSoon()
 	}
 }
 
@@ -694,6 +721,7 @@ func (c *Conn) Export() (sealer, opener *State, err error) {
 	if err := c.beforeRecord(); err != nil {
 		return nil, nil, err
 	}
+	c.out.hearPeer()
 	switch {
 	case c.in.err != nil:
 		return nil, nil, c.in.err
@@ -718,6 +746,9 @@ func (c *Conn) Export() (sealer, opener *State, err error) {
 	c.out.fail(ErrExported)
 	return sealer, opener, nil
 }
+
+// Suite returns the suite that both directions use.
+func (c *Conn) Suite() *aead.Suite { return c.suite }
 
 // SetDeadline sets both deadlines. A time of zero is none.
 func (c *Conn) SetDeadline(t time.Time) error {

@@ -692,13 +692,13 @@ func TestConnLeave(t *testing.T) {
 	c, s, log := faultyConn(t, nil, ConnConfig{})
 	c.hooks.alert = func(a Alert, sent bool) {
 		*log = append(*log, a.String())
-		c.leave()
+		c.settleSoon()
 	}
 	s.in.Write([]byte{20, 3, 3, 0, 1})
 	if _, err := c.Read(make([]byte, 1)); err != ErrChangeCipherSpec {
 		t.Fatal(err)
 	}
-	if c.left.Load() || len(*log) != 1 {
+	if c.unsettled.Load() || len(*log) != 1 {
 		t.Errorf("left for ever; alerts %v", *log)
 	}
 
@@ -721,9 +721,9 @@ func TestConnLeave(t *testing.T) {
 		for range i % 50 { // some time
 			c.closed.Load()
 		}
-		c.leave()
+		c.settleSoon()
 		<-done
-		if c.left.Load() || !c.writeLock.tryLock() {
+		if c.unsettled.Load() || !c.writeLock.tryLock() {
 			t.Fatalf("round %d: left for ever", i)
 		}
 		c.writeLock.unlock()

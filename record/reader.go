@@ -15,8 +15,9 @@ type ReaderConfig struct {
 
 	// HandleMessage is given each handshake message, its header of four bytes
 	// included, but KeyUpdate. The message is only valid during the call. If it
-	// returns an error, that ends the Reader with a [HookError], or with that
-	// error itself if it is one of this package's. A nil HandleMessage refuses
+	// returns an error, that ends the Reader with a [HookError], or with that error
+	// itself if it is one of this package's variables for which [AlertOf] names an
+	// alert. A nil HandleMessage refuses
 	// every message with [ErrUnexpectedMessage].
 	//
 	// It runs inside a Read and must not call methods of the Reader. If it
@@ -30,9 +31,9 @@ type ReaderConfig struct {
 	// OnAlert is told of each alert of the peer.
 	OnAlert func(a Alert)
 
-	// MaxMessageSize is the most bytes of a handshake message after its header.
+	// MaxHandshakeMessageSize is the most bytes of a handshake message after its header.
 	// Zero is 65536.
-	MaxMessageSize int
+	MaxHandshakeMessageSize int
 
 	// AcceptTruncation makes the end of the transport without close_notify
 	// io.EOF where a record ends. Whoever can cut the transport can then cut the
@@ -108,7 +109,7 @@ type readHandler interface {
 // the Reader from here on. Key changes are the exception, between two calls of
 // the Reader and in [ReaderConfig.HandleMessage].
 //
-// It panics if transport or opener is nil or cfg.MaxMessageSize negative.
+// It panics if transport or opener is nil or cfg.MaxHandshakeMessageSize negative.
 func NewReader(transport io.Reader, opener *Opener, cfg ReaderConfig) *Reader {
 	r := new(Reader)
 	r.init(transport, opener, &configHandler{cfg.HandleMessage, cfg.OnKeyUpdate, cfg.OnAlert}, cfg)
@@ -119,11 +120,11 @@ func (r *Reader) init(transport io.Reader, opener *Opener, handler readHandler, 
 	if transport == nil || opener == nil {
 		panic("record: nil transport or Opener")
 	}
-	if cfg.MaxMessageSize < 0 {
+	if cfg.MaxHandshakeMessageSize < 0 {
 		panic("record: negative message size limit")
 	}
 	r.transport, r.opener, r.handler = transport, opener, handler
-	r.maxSize = cfg.MaxMessageSize
+	r.maxSize = cfg.MaxHandshakeMessageSize
 	if r.maxSize == 0 {
 		r.maxSize = defaultMaxMessageSize
 	}
@@ -165,8 +166,8 @@ func (h *configHandler) handleAlert(a Alert) {
 func (h *configHandler) handleFailure(error) {}
 
 // Read reads application data into p. It returns as soon as there is some, with
-// what more has been received in whole records, and never waits for more. What of
-// the rest of p has been used as working space holds zeros.
+// what more has been received in whole records, and never waits for more. Bytes of p
+// beyond n that were used as working space are zeroed.
 //
 // An empty p reads nothing and returns no error.
 func (r *Reader) Read(p []byte) (n int, err error) {
@@ -581,6 +582,9 @@ func (r *Reader) close(err error) {
 }
 
 // AlertError is an error alert that the peer has sent. It ended the connection.
+//
+// Find it with a target of type *AlertError in [errors.As]; the AlertError of
+// crypto/tls is a value.
 type AlertError struct {
 	Alert Alert
 }

@@ -13,10 +13,10 @@ import (
 // another Sealer, Opener, process or kernel needs to go on where the exported
 // object stopped. It belongs to [EpochApplication].
 //
-// A State is used once. [ImportSealer], [ImportOpener], [State.Encode] and
-// [State.Reveal] empty it, and each of them fails on an emptied State. What was
-// taken out of it must be used once as well, and this package cannot see to
-// that: restoring an encoded State from a stored copy a second time, or
+// A State is used once. [ImportSealer], [ImportOpener], [State.Encode],
+// [State.Reveal] and [State.Wipe] empty it, and the first four fail on an emptied
+// State. What was taken out of it must be used once as well, and this package cannot
+// see to that: restoring an encoded State from a stored copy a second time, or
 // resuming a snapshot of a virtual machine or a process that holds one, seals
 // different records under the same per-record nonces, which gives away the
 // plaintexts and, with AES-GCM, the authentication key. Never keep an encoded
@@ -74,6 +74,12 @@ type Secrets struct {
 
 	// Unread holds the whole records that were received and not yet opened.
 	Unread []byte
+}
+
+// Wipe overwrites the traffic secret and the keys with zeros.
+func (s Secrets) Wipe() {
+	clear(s.TrafficSecret)
+	s.Keys.Wipe()
 }
 
 // Export returns the state of s and ends s: every later call returns
@@ -282,6 +288,14 @@ func (st *State) Reveal() (*Secrets, error) {
 	}
 	f.forget()
 	return secrets, nil
+}
+
+// Wipe empties st and overwrites its secret, for a State that nobody will use, as
+// after a hand-over that failed. A State that was used already is left alone.
+func (st *State) Wipe() {
+	if f, err := st.take(); err == nil {
+		f.forget()
+	}
 }
 
 // Encode returns st as bytes for [DecodeState] in another process, and empties

@@ -5,6 +5,8 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -55,6 +57,10 @@ type Writer struct {
 	err       error // final
 	busy      bool  // a call runs, or has panicked
 
+	// peerUpdate is what the Sealer has not been told of: peerUpdated and
+	// peerRequested.
+	peerUpdate atomic.Uint32
+
 	keep bool
 	kept *outBuffer
 
@@ -62,6 +68,11 @@ type Writer struct {
 	burst   int       // content since the last pause, up to burstSize
 	last    time.Time // when the transport last took content
 }
+
+const (
+	peerUpdated uint32 = 1 << iota
+	peerRequested
+)
 
 // NewWriter returns a Writer of records that sealer makes. The Sealer belongs
 // to the Writer from here on: another user of it would seal records that are
@@ -396,7 +407,22 @@ func (w *Writer) keyUpdate(request bool) error {
 // PeerKeyUpdate tells w that the peer's KeyUpdate was received, and whether it
 // requested one in return, which is then sent before the next application data.
 // Requests that come before that are answered together.
-func (w *Writer) PeerKeyUpdate(request bool) { w.sealer.PeerKeyUpdate(request) }
+// It may be called concurrently with all other methods, as by
+// [ReaderConfig.OnKeyUpdate] beside a Write.
+func (w *Writer) PeerKeyUpdate(request bool) {
+	seen := peerUpdated
+	if request {
+		seen |= peerRequested
+	}
+	w.peerUpdate.Or(seen)
+}
+
+// hearPeer tells the Sealer what PeerKeyUpdate was told since.
+func (w *Writer) hearPeer() {
+	if w.peerUpdate.Load() != 0 {
+		w.sealer.PeerKeyUpdate(w.peerUpdate.Swap(0)&peerRequested != 0)
+	}
+}
 
 // SendAlert sends the alert a. After close_notify and after an error alert every
 // later call returns [ErrClosed]. After user_canceled the caller calls Close: "This
@@ -428,9 +454,10 @@ func (w *Writer) sendAlert(a Alert) error {
 	return err
 }
 
-// Close sends close_notify and wipes the Sealer. It does not close the
-// transport. Closing again does nothing and returns nil, and so does closing
-// after an error alert was sent; after another final error Close returns that.
+// Close sends close_notify and wipes the Sealer, whether or not close_notify could
+// be sent. It does not close the transport. Closing again does nothing and returns
+// nil, and so does closing after an error alert was sent; after another final error
+// Close returns that.
 //
 // "Each party MUST send a "close_notify" alert before closing its write side of
 // the connection, unless it has already sent some error alert." (RFC 9846,
@@ -439,7 +466,11 @@ func (w *Writer) Close() error {
 	if w.err == ErrClosed {
 		return nil
 	}
-	return w.SendAlert(AlertCloseNotify)
+	err := w.SendAlert(AlertCloseNotify)
+	if err != nil && w.err == nil && w.sealer != nil {
+		w.fail(err)
+	}
+	return err
 }
 
 // begin opens a call. Until end is called the Writer is not to be used.
@@ -454,6 +485,7 @@ func (w *Writer) begin() error {
 		panic("record: Writer not made by NewWriter, or Conn not by NewConn")
 	}
 	w.busy = true
+	w.hearPeer()
 	return nil
 }
 
@@ -499,6 +531,7 @@ func (w *Writer) prepare(b *outBuffer, size int) (n int, err error) {
 				return n, err
 			}
 		}
+		w.hearPeer()
 		next, update := size, w.sealer.NeedsKeyUpdate()
 		if update {
 			next = keyUpdateSize
@@ -635,9 +668,12 @@ func (e *TransportError) Timeout() bool { return isTimeout(e.Err) }
 // Temporary returns false: the same call will not succeed later.
 func (e *TransportError) Temporary() bool { return false }
 
+// isTimeout reports whether err is a deadline's. The timeout of a connection that is
+// dead is none, though it says that it is one: the kernel reports it once, and then
+// the end of the stream.
 func isTimeout(err error) bool {
 	var t interface{ Timeout() bool }
-	return errors.As(err, &t) && t.Timeout() || errors.Is(err, os.ErrDeadlineExceeded)
+	return (errors.As(err, &t) && t.Timeout() || errors.Is(err, os.ErrDeadlineExceeded)) && !errors.Is(err, syscall.ETIMEDOUT)
 }
 
 var (
