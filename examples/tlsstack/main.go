@@ -117,24 +117,31 @@ func serve(addr, certFile, keyFile string) error {
 		}
 		go func() {
 			defer transport.Close()
-			if err := answer(transport, cfg); err != nil {
+			if err := answer(transport, cfg, time.Minute); err != nil {
 				log.Printf("%v: %v", transport.RemoteAddr(), err)
 			}
 		}()
 	}
 }
 
-// answer does the handshake and answers one request.
-func answer(transport net.Conn, cfg serverConfig) error {
+// answer does the handshake and answers one request. The client may let it wait for
+// the request as long as patience, and then again until it has taken the answer.
+func answer(transport net.Conn, cfg serverConfig, patience time.Duration) error {
 	conn, p, err := server(transport, cfg)
 	if err != nil {
 		return err
 	}
-	conn.SetDeadline(time.Now().Add(time.Minute))
+	// "Each party MUST send a "close_notify" alert before closing its write side of
+	// the connection, unless it has already sent some error alert." (RFC 9846, Section
+	// 6.1) Close knows; so every way out of here goes through it.
+	defer conn.Close()
+	// The write deadline waits: past it, Close has no time to send close_notify.
+	conn.SetReadDeadline(time.Now().Add(patience))
 	request, err := http.ReadRequest(bufio.NewReader(conn))
 	if err != nil {
 		return err
 	}
+	conn.SetWriteDeadline(time.Now().Add(patience))
 	page := fmt.Sprintf("%s %s\n%s", request.Method, request.URL, p)
 	fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", len(page), page)
 	return conn.Close()
@@ -166,6 +173,7 @@ func get(w io.Writer, addr, caFile string) error {
 	if err != nil {
 		return err
 	}
+	defer conn.Close() // as in answer
 	log.Print(strings.ReplaceAll(strings.TrimSpace(p.String()), "\n", ", "))
 	fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", addr)
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)

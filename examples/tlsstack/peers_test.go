@@ -422,7 +422,7 @@ func TestChromium(t *testing.T) {
 					}
 					go func() {
 						defer transport.Close()
-						answer(transport, sc) // connections that a browser does not use among them
+						answer(transport, sc, time.Minute) // connections that a browser does not use among them
 					}()
 				}
 			}()

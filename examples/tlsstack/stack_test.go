@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"crypto"
 	"crypto/ecdsa"
@@ -17,6 +18,7 @@ import (
 	"log"
 	"math/big"
 	"net"
+	"net/http"
 	"os"
 	"slices"
 	"sync"
@@ -345,7 +347,7 @@ func TestCommands(t *testing.T) {
 	go func() {
 		transport, err := ln.Accept()
 		if err == nil {
-			err = answer(transport, serverConfig{certificates: []*certificate{certFor(rsaPSS)}, protocols: []string{"http/1.1"}})
+			err = answer(transport, serverConfig{certificates: []*certificate{certFor(rsaPSS)}, protocols: []string{"http/1.1"}}, time.Minute)
 		}
 		answered <- err
 	}()
@@ -364,6 +366,102 @@ func TestCommands(t *testing.T) {
 		if !bytes.Contains(page.Bytes(), []byte(want)) {
 			t.Errorf("the page does not say %s:\n%s", want, page.String())
 		}
+	}
+}
+
+// wantEnd checks that the peer of conn sends close_notify and nothing else.
+func wantEnd(t testing.TB, conn *record.Conn) {
+	t.Helper()
+	conn.SetReadDeadline(time.Now().Add(handshakeTimeout))
+	if n, err := conn.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+		t.Errorf("Read: %d, %v; want the end", n, err)
+	}
+}
+
+// TestAnswerCloses gives the server of a page clients that do not ask for one:
+// "Each party MUST send a "close_notify" alert before closing its write side of the
+// connection, unless it has already sent some error alert. This does not have any
+// effect on its read side of the connection." (RFC 9846, Section 6.1)
+func TestAnswerCloses(t *testing.T) {
+	for _, test := range []struct {
+		name, request string
+		close         bool // the client's direction, first
+		patience      time.Duration
+	}{
+		{"close_notify", "", true, time.Minute},
+		{"close_notify in a request", "GET / HT", true, time.Minute},
+		{"malformed request", "nonsense\r\n\r\n", false, time.Minute},
+		{"no request in time", "", false, 50 * time.Millisecond},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			a, b := loopback(t)
+			answered := make(chan error, 1)
+			go func() {
+				defer b.Close()
+				answered <- answer(b, testServer(), test.patience)
+			}()
+			conn, _, err := client(a, testClient())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.WriteString(conn, test.request); err != nil {
+				t.Fatal(err)
+			}
+			if test.close {
+				if err := conn.CloseWrite(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			wantEnd(t, conn)
+			if err := <-answered; err == nil {
+				t.Error("answered")
+			}
+		})
+	}
+}
+
+// TestGetCloses is TestAnswerCloses for a client that gets no page.
+func TestGetCloses(t *testing.T) {
+	log.SetOutput(t.Output())
+	defer log.SetOutput(os.Stderr)
+	ca, _ := writeFiles(t, certFor(ecdsaP256))
+	for name, response := range map[string]string{
+		"close_notify":            "",
+		"close_notify in headers": "HTTP/1.1 200 OK\r\nContent-",
+		"malformed headers":       "nonsense\r\n\r\n",
+		"close_notify in a page":  "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\npage",
+	} {
+		t.Run(name, func(t *testing.T) {
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer ln.Close()
+			got := make(chan error, 1)
+			go func() { got <- get(io.Discard, ln.Addr().String(), ca) }()
+			transport, err := ln.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer transport.Close()
+			conn, _, err := server(transport, testServer())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := http.ReadRequest(bufio.NewReader(conn)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.WriteString(conn, response); err != nil {
+				t.Fatal(err)
+			}
+			if err := conn.CloseWrite(); err != nil {
+				t.Fatal(err)
+			}
+			wantEnd(t, conn)
+			if err := <-got; err == nil {
+				t.Error("got a page")
+			}
+		})
 	}
 }
 
