@@ -189,7 +189,10 @@ func TestServerRefuses(t *testing.T) {
 		"X25519 share of order 1":    {record.AlertIllegalParameter, func(h *rawHello) { h.set(extKeyShare, "\x00\x24\x00\x1d\x00\x20"+strings.Repeat("\x00", 32)) }},
 		"P-256 share not on curve":   {record.AlertIllegalParameter, func(h *rawHello) { h.set(extKeyShare, "\x00\x45\x00\x17\x00\x41\x04"+strings.Repeat("\x01", 64)) }},
 		"pre_shared_key not last":    {record.AlertIllegalParameter, func(h *rawHello) { h.set(extPreSharedKey, "?"); h.set(1234, "") }},
-		"an extension twice":         {record.AlertIllegalParameter, func(h *rawHello) { h.extensions.list = append(h.extensions.list, h.extensions.list[0]) }},
+		// "If clients offer "pre_shared_key" without a "psk_key_exchange_modes" extension,
+		// servers MUST abort the handshake." (RFC 9846, Section 4.3.9)
+		"no psk_key_exchange_modes": {record.AlertMissingExtension, func(h *rawHello) { h.set(extPreSharedKey, "?") }},
+		"an extension twice":        {record.AlertIllegalParameter, func(h *rawHello) { h.extensions.list = append(h.extensions.list, h.extensions.list[0]) }},
 	}
 	flights := map[string]struct {
 		want record.Alert
@@ -882,6 +885,7 @@ func TestServerIgnores(t *testing.T) {
 	msg := editHello(t, c, func(h *rawHello) {
 		h.set(0x0a0a, "grease")
 		h.set(extEarlyData, "")
+		h.set(extPSKKeyExchangeModes, "\x01\x01")
 		h.set(extPreSharedKey, "not parsed")
 	})
 	early := plaintext(23, make([]byte, 100))

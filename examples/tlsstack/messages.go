@@ -29,6 +29,7 @@ const (
 	extEarlyData               = 42
 	extSupportedVersions       = 43
 	extCookie                  = 44
+	extPSKKeyExchangeModes     = 45
 	extSignatureAlgorithmsCert = 50
 	extKeyShare                = 51
 )
@@ -203,6 +204,12 @@ func (h *clientHello) parseExtensions() error {
 	// the ClientHello" (RFC 9846, Section 4.3). It is not used otherwise.
 	if i := slices.Index(e.types(), extPreSharedKey); i >= 0 && i != len(e.list)-1 {
 		return alertf(record.AlertIllegalParameter, "pre_shared_key is not the last extension")
+	}
+	// "If clients offer "pre_shared_key" without a "psk_key_exchange_modes" extension,
+	// servers MUST abort the handshake." (RFC 9846, Section 4.3.9) So must those that
+	// select no PSK.
+	if e.has(extPreSharedKey) && !e.has(extPSKKeyExchangeModes) {
+		return alertf(record.AlertMissingExtension, "pre_shared_key without psk_key_exchange_modes")
 	}
 	// "If not containing a "pre_shared_key" extension, it MUST contain both a
 	// "signature_algorithms" extension and a "supported_groups" extension. If
