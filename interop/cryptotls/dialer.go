@@ -18,9 +18,12 @@ type Dialer struct {
 	// Config is what [Client] takes. If it names no server, the host of the
 	// address is its ServerName. Nil is a zero [tls.Config].
 	//
-	// It may only offer application protocols that the caller speaks: over the
-	// result net/http's Transport speaks HTTP/1.1, whatever was negotiated, and
-	// leaves Response.TLS nil.
+	// Its NextProtos are offered as they are, so they may only name protocols that
+	// are spoken over the result. net/http's Transport speaks HTTP/1.1 over it,
+	// whatever was negotiated, and leaves Response.TLS nil: do not offer "h2" for
+	// it, or requests fail, for instance with "malformed HTTP response". Dial does
+	// not refuse "h2", because others speak it: golang.org/x/net/http2, and the
+	// Transport itself if UnencryptedHTTP2 is all that its Protocols have.
 	Config *tls.Config
 
 	// Options are what [Client] takes.

@@ -1,0 +1,98 @@
+package cryptotls_test
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+
+	"example.com/splitseal/interop/cryptotls"
+)
+
+// An http2Listener hides from net/http that its HTTP/2 connections are TLS.
+type http2Listener struct{ net.Listener }
+
+func (l http2Listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if c, ok := c.(*cryptotls.Conn); ok && c.ConnectionState().NegotiatedProtocol == "h2" {
+		return http2Conn{c, c.ConnectionState()}, nil
+	}
+	return c, err
+}
+
+// An http2Conn has no method ConnectionState. With one, net/http speaks
+// HTTP/1.1 over everything but a *tls.Conn.
+type http2Conn struct {
+	net.Conn
+	state tls.ConnectionState
+}
+
+type stateKey struct{}
+
+// serveHTTP2 serves HTTP/2 and HTTP/1.1 on ln, as the client chooses.
+func serveHTTP2(server *http.Server, ln net.Listener, config *tls.Config) error {
+	config = config.Clone()
+	config.NextProtos = []string{"h2", "http/1.1"}
+	ln = cryptotls.NewListener(ln, config, &cryptotls.Options{KeepHTTP2: true})
+
+	// To net/http an http2Conn is not encrypted.
+	server.Protocols = new(http.Protocols)
+	server.Protocols.SetHTTP1(true)
+	server.Protocols.SetUnencryptedHTTP2(true)
+
+	// So it leaves Request.TLS nil; it comes with the context instead.
+	server.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		if c, ok := c.(http2Conn); ok {
+			ctx = context.WithValue(ctx, stateKey{}, &c.state)
+		}
+		return ctx
+	}
+	handler := server.Handler
+	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if state, ok := r.Context().Value(stateKey{}).(*tls.ConnectionState); ok {
+			r.TLS = state
+		}
+		handler.ServeHTTP(w, r)
+	})
+	return server.Serve(http2Listener{ln})
+}
+
+// A net/http server that speaks HTTP/2 over a Listener. net/http does that by
+// itself for a *tls.Conn only, but also for connections that it takes to be
+// unencrypted, if Server.Protocols allows it.
+func ExampleOptions_keepHTTP2() {
+	cert, pool := certificate()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%s, %s", tls.VersionName(r.TLS.Version), r.TLS.ServerName)
+	})}
+	go serveHTTP2(server, ln, &tls.Config{Certificates: []tls.Certificate{cert}})
+	defer server.Close()
+
+	for _, http2 := range []bool{true, false} {
+		client := &http.Client{Transport: &http.Transport{
+			TLSClientConfig:   &tls.Config{RootCAs: pool, ServerName: "localhost"},
+			ForceAttemptHTTP2: http2,
+		}}
+		defer client.CloseIdleConnections()
+		resp, err := client.Get("https://" + ln.Addr().String())
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%s: %s\n", resp.Proto, body)
+	}
+	// Output:
+	// HTTP/2.0: TLS 1.3, localhost
+	// HTTP/1.1: TLS 1.3, localhost
+}

@@ -1,0 +1,119 @@
+package cryptotls_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"example.com/splitseal/interop/cryptotls"
+)
+
+const waitLimit = 20 * time.Second
+
+// TestHTTP2 asks the example's server for more than its output shows: bodies
+// both ways, several requests on a connection, clients with our records, and an
+// end in good order.
+func TestHTTP2(t *testing.T) {
+	cert, pool := certificate()
+	config := func(protocols ...string) *tls.Config {
+		return &tls.Config{RootCAs: pool, ServerName: "localhost", NextProtos: protocols}
+	}
+	dialer := func(protocols ...string) func(context.Context, string, string) (net.Conn, error) {
+		return (&cryptotls.Dialer{Config: config(protocols...)}).DialContext
+	}
+	body := bytes.Repeat([]byte("0123456789abcdef"), 1<<14)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.TLS == nil || r.TLS.Version != tls.VersionTLS13 || (r.TLS.NegotiatedProtocol == "h2") != (r.ProtoMajor == 2) {
+			t.Errorf("%s, Request.TLS is %+v", r.Proto, r.TLS)
+		}
+		got, err := io.ReadAll(r.Body)
+		if err != nil || !bytes.Equal(got, body) {
+			t.Errorf("request body: %d bytes, %v", len(got), err)
+		}
+		w.Write(body)
+	})}
+	served := make(chan error, 1)
+	go func() { served <- serveHTTP2(server, ln, &tls.Config{Certificates: []tls.Certificate{cert}}) }()
+
+	// A Transport that may only speak HTTP/2 without TLS takes the connections of a
+	// Dialer for that.
+	only := new(http.Protocols)
+	only.SetUnencryptedHTTP2(true)
+	for _, tt := range []struct {
+		name      string
+		transport *http.Transport
+		major     int
+	}{
+		{"crypto/tls, HTTP/2", &http.Transport{TLSClientConfig: config(), ForceAttemptHTTP2: true}, 2},
+		{"crypto/tls, HTTP/1.1", &http.Transport{TLSClientConfig: config()}, 1},
+		{"Dialer, HTTP/2", &http.Transport{DialTLSContext: dialer("h2"), Protocols: only}, 2},
+		{"Dialer, HTTP/1.1", &http.Transport{DialTLSContext: dialer()}, 1},
+	} {
+		client := &http.Client{Transport: tt.transport, Timeout: waitLimit}
+		for range 2 {
+			resp, err := client.Post("https://"+ln.Addr().String(), "text/plain", bytes.NewReader(body))
+			if err != nil {
+				t.Errorf("%s: %v", tt.name, err)
+				break
+			}
+			got, err := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if err != nil || !bytes.Equal(got, body) || resp.ProtoMajor != tt.major {
+				t.Errorf("%s: %s, %d bytes, %v", tt.name, resp.Proto, len(got), err)
+			}
+		}
+		defer client.CloseIdleConnections()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
+	defer cancel()
+	if err := server.Shutdown(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := <-served; err != http.ErrServerClosed {
+		t.Error(err)
+	}
+}
+
+// TestKeepHTTP2Alone shows what the documentation warns of: "h2" is negotiated,
+// and net/http answers with HTTP/1.1.
+func TestKeepHTTP2Alone(t *testing.T) {
+	cert, pool := certificate()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln = cryptotls.NewListener(ln, &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2"}}, &cryptotls.Options{KeepHTTP2: true})
+	server := &http.Server{Handler: http.NotFoundHandler()}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(ln) }()
+	defer func() { server.Close(); <-served }()
+
+	config := &tls.Config{RootCAs: pool, ServerName: "localhost", NextProtos: []string{"h2"}}
+	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
+	resp, err := (&http.Client{Transport: transport, Timeout: waitLimit}).Get("https://" + ln.Addr().String())
+	if err == nil {
+		resp.Body.Close()
+		t.Errorf("%s by itself: the documentation and the example are out of date", resp.Proto)
+	}
+
+	conn, err := tls.Dial("tcp", ln.Addr().String(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(waitLimit))
+	io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n") // what HTTP/2 begins with
+	got := make([]byte, len("HTTP/1.1"))
+	if _, err := io.ReadFull(conn, got); err != nil || string(got) != "HTTP/1.1" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
