@@ -28,7 +28,9 @@ type Options struct {
 
 	// KeepHTTP2 keeps "h2" in the NextProtos of a [Listener]'s config, for
 	// servers that look at NegotiatedProtocol themselves. net/http's Server does
-	// so only for a [*tls.Conn], and would answer HTTP/2 with HTTP/1.1.
+	// so only for a [*tls.Conn]. With nothing else changed it answers HTTP/2 with
+	// HTTP/1.1: requests fail, in Go's client because a frame "looked like an
+	// HTTP/1.1 header". The example makes it speak HTTP/2.
 	KeepHTTP2 bool
 
 	// HandshakeTimeout is how long a [Listener] lets a handshake take. Zero is
@@ -45,7 +47,12 @@ type Options struct {
 	// that handshake, so several calls may run at once. A peer that does not
 	// speak TLS at all, which is a [tls.RecordHeaderError], may be answered over
 	// conn. An err that wraps a [*PanicError] is a panic in a function of the
-	// config; without HandshakeError such a panic is not recovered.
+	// config; without HandshakeError such a panic is not recovered, and ends the
+	// program.
+	//
+	// Nobody else is told. net/http's Server logs and answers failed handshakes of
+	// crypto/tls, because it does them; of these it sees nothing. The example logs
+	// and answers as it would.
 	HandshakeError func(conn net.Conn, err error)
 
 	// NewSessionTicket is given each NewSessionTicket message of the server, its

@@ -9,7 +9,8 @@
 //	ln = tls.NewListener(ln, config)
 //	ln = cryptotls.NewListener(ln, config, nil)
 //
-// and a client uses a [Dialer], or [Client] on a connection of its own.
+// and a client uses a [Dialer], or [Client] on a connection of its own. What else
+// a server of net/http must know of that line stands at [NewListener].
 //
 // # How the connection is taken over
 //

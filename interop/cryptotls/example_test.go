@@ -7,12 +7,14 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"log"
 	"math/big"
 	"net"
 	"net/http"
+	"os"
 	"time"
 
 	"example.com/splitseal/interop/cryptotls"
@@ -127,6 +129,39 @@ func ExampleServer() {
 	// Output:
 	// before the KeyUpdate, after the KeyUpdate <nil>
 	// <nil>
+}
+
+// Failed handshakes go to the log of the http.Server, and HTTP without TLS is
+// answered, as net/http does both for crypto/tls.
+func ExampleOptions_handshakeError() {
+	cert, _ := certificate()
+	logger := log.New(os.Stdout, "", 0)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	o := &cryptotls.Options{HandshakeError: func(conn net.Conn, err error) {
+		if plain := (tls.RecordHeaderError{}); errors.As(err, &plain) {
+			err = errors.New("client did not speak TLS")
+			defer io.WriteString(conn, "HTTP/1.0 400 Bad Request\r\n\r\nThe address begins with https://\n")
+		}
+		// The port of the address differs each time.
+		logger.Printf("TLS handshake with %v: %v", conn.RemoteAddr().(*net.TCPAddr).IP, err)
+	}}
+	ln = cryptotls.NewListener(ln, &tls.Config{Certificates: []tls.Certificate{cert}}, o)
+	server := &http.Server{ErrorLog: logger}
+	go server.Serve(ln)
+	defer server.Close()
+
+	resp, err := http.Get("http://" + ln.Addr().String())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer resp.Body.Close()
+	fmt.Println(resp.Status)
+	// Output:
+	// TLS handshake with 127.0.0.1: client did not speak TLS
+	// 400 Bad Request
 }
 
 // A peer that speaks TLS 1.2 stays with crypto/tls.

@@ -63,10 +63,21 @@ func (e *PanicError) Error() string { return fmt.Sprintf("cryptotls: panic in ha
 // connection that inner accepts, as [Server] does. Accept returns a [*Conn], or a
 // [*tls.Conn] as [Options] say. o may be nil.
 //
-// net/http serves HTTP/1.1 over it with no other change. "h2" is removed from the
-// NextProtos of config, and of what its GetConfigForClient returns, unless
-// [Options.KeepHTTP2] is set, because net/http speaks HTTP/2 over a [*tls.Conn]
-// only.
+// net/http serves HTTP/1.1 over it with no other change. What differs from a
+// listener of [tls.NewListener]:
+//
+//   - "h2" is removed from the NextProtos of config, and of what its
+//     GetConfigForClient returns, because net/http by itself speaks HTTP/2 over a
+//     [*tls.Conn] only. The example of [Options.KeepHTTP2] has both.
+//   - Clients without TLS 1.3 are refused, unless [Options.AllowTLS12] is set.
+//   - Handshakes are over before Accept, so the http.Server neither writes their
+//     failures to its ErrorLog nor recovers a panic in a function of config. Both
+//     go to [Options.HandshakeError]; without it, failures are dropped and a panic
+//     ends the program.
+//   - HTTP without TLS is not answered with status 400, the connection is closed.
+//     HandshakeError may answer.
+//   - A handshake has [Options.HandshakeTimeout], whatever the timeouts of the
+//     http.Server.
 //
 // It panics if config is nil.
 func NewListener(inner net.Listener, config *tls.Config, o *Options) *Listener {
