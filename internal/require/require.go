@@ -7,12 +7,12 @@
 //
 //	backends  avx512, vaes, aesni, portable
 //	tools     gcc, go, ptrace, valgrind
-//	peers     chromium, curl, gnutls, java, nginx, node, nss, openssl, python,
-//	          qtls, tshark
+//	peers     bogo, chromium, curl, gnutls, java, nginx, node, nss, openssl,
+//	          python, qtls, tshark
 //	groups    tools, peers: every word of that row
 //
 // ptrace is no program but the system call, without which no test can follow a
-// process.
+// process. bogo is BoringSSL's source, whose directory SPLITSEAL_BOGO names.
 //
 // A word that is not in the table fails every test that asks, so that a
 // misspelt declaration cannot pass for a kept one. For the same reason, every
@@ -36,7 +36,7 @@ const Env = "SPLITSEAL_REQUIRE"
 var (
 	backends = []string{"avx512", "vaes", "aesni", "portable"}
 	tools    = []string{"gcc", "go", "ptrace", "valgrind"}
-	peers    = []string{"chromium", "curl", "gnutls", "java", "nginx", "node", "nss", "openssl", "python", "qtls", "tshark"}
+	peers    = []string{"bogo", "chromium", "curl", "gnutls", "java", "nginx", "node", "nss", "openssl", "python", "qtls", "tshark"}
 )
 
 // Parse returns the words that the declaration names, groups replaced by what

@@ -1,0 +1,12 @@
+module example.com/splitseal/interop/bogo
+
+go 1.26.0
+
+require example.com/splitseal v0.0.0
+
+require (
+	golang.org/x/crypto v0.59.0 // indirect
+	golang.org/x/sys v0.50.0 // indirect
+)
+
+replace example.com/splitseal => ../..
