@@ -186,11 +186,28 @@ func upload(w http.ResponseWriter, r *http.Request) {
 // handshakeError reports a failed handshake, to those who forgot the s of https
 // too. Clients that do not trust the certificate send an alert; that of OpenSSL,
 // so of curl, is not protected, and crypto/tls reports a bad record MAC.
+//
+// A wrong record later on is a RecordHeaderError too, without a Conn. Its alert has
+// been sent, and nothing may follow: "Whenever an implementation encounters a fatal
+// error condition, it SHOULD send an appropriate fatal alert and MUST close the
+// connection without sending or receiving any additional data." (RFC 9846, Section
+// 6.2)
 func handshakeError(conn net.Conn, err error) {
 	log.Printf("%v: %v", conn.RemoteAddr(), err)
-	if plain := (tls.RecordHeaderError{}); errors.As(err, &plain) {
+	var plain tls.RecordHeaderError
+	if errors.As(err, &plain) && plain.Conn != nil && startsRequest(plain.RecordHeader) {
 		io.WriteString(conn, "HTTP/1.0 400 Bad Request\r\n\r\nThis server speaks HTTPS only: the address begins with https://\n")
 	}
+}
+
+// startsRequest says whether b is the beginning of a request of plain HTTP. net/http
+// looks for these methods too; others begin like nothing in particular.
+func startsRequest(b [5]byte) bool {
+	switch string(b[:]) {
+	case "GET /", "HEAD ", "POST ", "PUT /", "OPTIO":
+		return true
+	}
+	return false
 }
 
 // selfSigned returns a new certificate for this machine under its own names. It

@@ -294,6 +294,87 @@ func TestPlainHTTP(t *testing.T) {
 	}
 }
 
+// swapped is a client's transport that sends header, and nothing of a record behind
+// it, instead of the first protected record.
+type swapped struct {
+	net.Conn
+	header []byte
+	done   bool
+}
+
+func (s *swapped) Write(p []byte) (int, error) {
+	at := 0 // change_cipher_spec may stand first
+	for at < len(p) && p[at] != 23 {
+		at += 5 + int(p[at+3])<<8 + int(p[at+4])
+	}
+	if s.done || at >= len(p) {
+		return s.Conn.Write(p)
+	}
+	s.done = true
+	_, err := s.Conn.Write(append(p[:at:at], s.header...))
+	return len(p), err
+}
+
+// TestNotPlainHTTP sends records that crypto/tls refuses, from clients that do speak
+// TLS. In a handshake there is an alert, and no plain text behind it: "Whenever
+// an implementation encounters a fatal error condition, it SHOULD send an appropriate
+// fatal alert and MUST close the connection without sending or receiving any
+// additional data." (RFC 9846, Section 6.2)
+func TestNotPlainHTTP(t *testing.T) {
+	var said bytes.Buffer
+	log.SetOutput(&said)
+	defer log.SetOutput(os.Stderr)
+	s := start(t)
+	for _, test := range []struct {
+		name      string
+		handshake bool // first, up to the client's Finished
+		header    []byte
+	}{
+		{"application data first", false, []byte{23, 3, 3, 0, 20}},
+		{"record too large", true, []byte{23, 3, 3, 0x41, 0x01}},
+		{"another version", true, []byte{23, 3, 1, 0, 20}},
+		{"a request in a handshake", true, []byte("GET /")},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			conn, err := net.Dial("tcp", "127.0.0.1:"+s.port)
+			fatal(t, err)
+			defer conn.Close()
+			conn.SetDeadline(time.Now().Add(waitLimit))
+			if test.handshake {
+				c := &swapped{Conn: conn, header: test.header}
+				pool := x509.NewCertPool()
+				pool.AddCert(s.cert)
+				fatal(t, tls.Client(c, &tls.Config{RootCAs: pool, ServerName: "localhost"}).Handshake())
+				if !c.done {
+					t.Fatal("the client has sent no protected record")
+				}
+			} else {
+				_, err = conn.Write(test.header)
+				fatal(t, err)
+			}
+			// There may be tickets; then the alert, whose record has 2 bytes, the content
+			// type and 16 of the tag.
+			got, err := io.ReadAll(conn)
+			fatal(t, err)
+			last := 0
+			for rest := got; len(rest) > 0; {
+				if len(rest) < 5 || !bytes.Equal(rest[:3], []byte{23, 3, 3}) || len(rest) < 5+int(rest[3])<<8+int(rest[4]) {
+					t.Fatalf("received %q, of which %q is no record", got, rest)
+				}
+				last = int(rest[3])<<8 + int(rest[4])
+				rest = rest[5+last:]
+			}
+			if want := 19; test.handshake && last != want {
+				t.Errorf("the last record has %d bytes, want an alert's %d", last, want)
+			}
+		})
+	}
+	fatal(t, s.stop())
+	if n := strings.Count(said.String(), "127.0.0.1:"); n != 4 {
+		t.Errorf("said %q", &said)
+	}
+}
+
 // TestConcurrentClients has clients with a connection of their own ask at the
 // same time.
 func TestConcurrentClients(t *testing.T) {
