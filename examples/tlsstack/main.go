@@ -46,6 +46,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"example.com/splitseal/record"
 )
 
 func main() {
@@ -116,7 +118,6 @@ func serve(addr, certFile, keyFile string) error {
 			return err
 		}
 		go func() {
-			defer transport.Close()
 			if err := answer(transport, cfg, time.Minute); err != nil {
 				log.Printf("%v: %v", transport.RemoteAddr(), err)
 			}
@@ -124,18 +125,16 @@ func serve(addr, certFile, keyFile string) error {
 	}
 }
 
-// answer does the handshake and answers one request. The client may let it wait for
-// the request as long as patience, and then again until it has taken the answer.
+// answer does the handshake, answers one request and closes transport. The client may
+// let it wait for the request as long as patience, and then again until it has taken
+// the answer.
 func answer(transport net.Conn, cfg serverConfig, patience time.Duration) error {
 	conn, p, err := server(transport, cfg)
+	defer hangUp(transport, conn)
 	if err != nil {
 		return err
 	}
-	// "Each party MUST send a "close_notify" alert before closing its write side of
-	// the connection, unless it has already sent some error alert." (RFC 9846, Section
-	// 6.1) Close knows; so every way out of here goes through it.
-	defer conn.Close()
-	// The write deadline waits: past it, Close has no time to send close_notify.
+	// The write deadline waits: past it, close_notify could not be sent.
 	conn.SetReadDeadline(time.Now().Add(patience))
 	request, err := http.ReadRequest(bufio.NewReader(conn))
 	if err != nil {
@@ -144,8 +143,33 @@ func answer(transport net.Conn, cfg serverConfig, patience time.Duration) error 
 	conn.SetWriteDeadline(time.Now().Add(patience))
 	page := fmt.Sprintf("%s %s\n%s", request.Method, request.URL, p)
 	fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", len(page), page)
-	return conn.Close()
+	return conn.CloseWrite()
 }
+
+// hangUp ends a connection. Without a conn the handshake has failed, and sent its
+// alert.
+//
+// "Each party MUST send a "close_notify" alert before closing its write side of the
+// connection, unless it has already sent some error alert." CloseWrite knows, so every
+// way out goes through here. "It is assumed that closing the write side of a connection
+// reliably delivers pending data before destroying the transport." (RFC 9846, Section
+// 6.1) TCP does so if only the write side is closed: to close a socket on which there is
+// more to read resets the connection, and the peer's next write fails before it has
+// read the alert. So what still arrives is dropped for a moment, unopened.
+func hangUp(transport net.Conn, conn *record.Conn) {
+	if conn != nil {
+		conn.CloseWrite()
+		defer conn.Close() // wipes the keys
+	}
+	defer transport.Close()
+	if tcp, ok := transport.(*net.TCPConn); ok && tcp.CloseWrite() == nil {
+		tcp.SetReadDeadline(time.Now().Add(hangUpTime))
+		io.Copy(io.Discard, tcp)
+	}
+}
+
+// hangUpTime is how long the peer may take to notice that the connection ends.
+const hangUpTime = time.Second
 
 // get fetches / of a server and writes the page to w.
 func get(w io.Writer, addr, caFile string) error {
@@ -168,12 +192,11 @@ func get(w io.Writer, addr, caFile string) error {
 	if err != nil {
 		return err
 	}
-	defer transport.Close()
 	conn, p, err := client(transport, cfg)
+	defer hangUp(transport, conn)
 	if err != nil {
 		return err
 	}
-	defer conn.Close() // as in answer
 	log.Print(strings.ReplaceAll(strings.TrimSpace(p.String()), "\n", ", "))
 	fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", addr)
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -183,7 +206,7 @@ func get(w io.Writer, addr, caFile string) error {
 	if _, err := io.Copy(w, response.Body); err != nil {
 		return err
 	}
-	return conn.Close()
+	return conn.CloseWrite()
 }
 
 // String returns the parameters, one in a line.

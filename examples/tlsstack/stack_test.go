@@ -396,10 +396,7 @@ func TestAnswerCloses(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			a, b := loopback(t)
 			answered := make(chan error, 1)
-			go func() {
-				defer b.Close()
-				answered <- answer(b, testServer(), test.patience)
-			}()
+			go func() { answered <- answer(b, testServer(), test.patience) }()
 			conn, _, err := client(a, testClient())
 			if err != nil {
 				t.Fatal(err)
@@ -413,11 +410,69 @@ func TestAnswerCloses(t *testing.T) {
 				}
 			}
 			wantEnd(t, conn)
+			conn.Close()
 			if err := <-answered; err == nil {
 				t.Error("answered")
 			}
 		})
 	}
+}
+
+// TestAlertArrives sends a ClientHello that is too large, all of it before the server
+// refuses the beginning: "It is assumed that closing the write side of a connection
+// reliably delivers pending data before destroying the transport." (RFC 9846, Section
+// 6.1)
+func TestAlertArrives(t *testing.T) {
+	a, b := loopback(t)
+	var flight []byte
+	msg := append([]byte{typeClientHello, 2, 0, 0}, make([]byte, 2<<16)...)
+	for fragment := range slices.Chunk(msg, record.MaxContentSize) {
+		flight = append(flight, plaintext(22, fragment)...)
+	}
+	written := make(chan error, 1)
+	go func() {
+		_, err := a.Write(flight)
+		written <- err
+	}()
+	time.Sleep(50 * time.Millisecond) // most of it is in the server's socket now
+	answered := make(chan error, 1)
+	go func() { answered <- answer(b, testServer(), time.Minute) }()
+	if err := <-written; err != nil {
+		t.Error(err)
+	}
+	a.SetReadDeadline(time.Now().Add(handshakeTimeout))
+	got, err := io.ReadAll(a)
+	if want := plaintext(21, []byte{2, byte(record.AlertIllegalParameter)}); !bytes.Equal(got, want) || err != nil {
+		t.Errorf("received %x, %v; want %x", got, err, want)
+	}
+	a.Close()
+	wantAlert(t, <-answered, record.AlertIllegalParameter)
+}
+
+// TestHangUpTime has a client that sees the end and stays.
+func TestHangUpTime(t *testing.T) {
+	a, b := loopback(t)
+	begin := time.Now()
+	answered := make(chan error, 1)
+	go func() { answered <- answer(b, testServer(), time.Minute) }()
+	if _, err := a.Write(plaintext(22, []byte{typeFinished, 0, 0, 0})); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadAll(a); err != nil {
+		t.Error(err)
+	}
+	wantAlert(t, <-answered, record.AlertUnexpectedMessage)
+	if took := time.Since(begin); took < hangUpTime {
+		t.Errorf("took %v", took)
+	}
+	// What is sent now finds nobody.
+	for range 100 {
+		if _, err := a.Write([]byte{0}); err != nil {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Error("the server has not closed the connection")
 }
 
 // TestGetCloses is TestAnswerCloses for a client that gets no page.
@@ -458,6 +513,7 @@ func TestGetCloses(t *testing.T) {
 				t.Fatal(err)
 			}
 			wantEnd(t, conn)
+			conn.Close()
 			if err := <-got; err == nil {
 				t.Error("got a page")
 			}
