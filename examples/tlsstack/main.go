@@ -54,10 +54,10 @@ func main() {
 	log.SetFlags(0)
 	log.SetPrefix("tlsstack: ")
 	if len(os.Args) < 2 {
-		usage()
+		usage(2)
 	}
 	flags := flag.NewFlagSet(os.Args[1], flag.ExitOnError)
-	flags.Usage = usage
+	flags.Usage = func() { fmt.Fprint(os.Stderr, usageText) }
 	var err error
 	switch os.Args[1] {
 	case "serve":
@@ -65,32 +65,39 @@ func main() {
 		keyFile := flags.String("key", "", "")
 		flags.Parse(os.Args[2:])
 		if flags.NArg() != 1 {
-			usage()
+			usage(2)
 		}
 		err = serve(flags.Arg(0), *certFile, *keyFile)
 	case "get":
 		caFile := flags.String("ca", "", "")
 		flags.Parse(os.Args[2:])
 		if flags.NArg() != 1 {
-			usage()
+			usage(2)
 		}
 		err = get(os.Stdout, flags.Arg(0), *caFile)
+	case "-h", "-help", "--help":
+		usage(0)
 	default:
-		usage()
+		usage(2)
 	}
 	if err != nil {
 		log.Fatal(err)
 	}
 }
 
-func usage() {
-	fmt.Fprint(os.Stderr, `usage:
+func usage(code int) {
+	fmt.Fprint(os.Stderr, usageText)
+	os.Exit(code)
+}
+
+const usageText = `usage:
   tlsstack serve [-cert file -key file] host:port
   tlsstack get [-ca file] host:port
-Files are PEM. Without -cert, serve prints the certificate that it makes.
-`)
-	os.Exit(2)
-}
+
+  -cert file  PEM certificate chain; without it, serve makes a certificate and prints it
+  -key file   PEM key of that certificate, PKCS #8
+  -ca file    PEM certificates that get trusts; without it, the system's
+`
 
 // serve answers requests until the listener fails.
 func serve(addr, certFile, keyFile string) error {
