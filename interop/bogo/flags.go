@@ -49,6 +49,8 @@ type options struct {
 	expectECHAccept    bool
 	expectRetryConfigs []byte
 	expectNoRetry      bool
+	expectVerified     bool
+	expectOCSP         []byte
 
 	// The records behind it.
 	async              bool
@@ -89,8 +91,9 @@ type toggle func(o *options)
 
 // flags are those that are known: a setter or a toggle. Those of nil say nothing
 // that makes a difference here: the handshake is never explicit, versions before
-// TLS 1.3 never allowed, a certificate verified by crypto/tls alone, and a write
-// over a transport whole.
+// TLS 1.3 never allowed, nor then renegotiation and false starts, a certificate
+// verified by crypto/tls alone, OCSP responses always wanted, tickets always renewed
+// and sessions never numbered, and a write to a transport is a whole one.
 var flags = map[string]any{
 	"port":         number(func(o *options) *int { return &o.port }),
 	"ipv6":         toggle(func(o *options) { o.ipv6 = true }),
@@ -123,17 +126,25 @@ var flags = map[string]any{
 	"ech-server-key":                 datas(func(o *options) *[][]byte { return &o.echServerKey }),
 	"ech-is-retry-config":            numbers(func(o *options) *[]int { return &o.echIsRetry }),
 
-	"expect-version":              number(func(o *options) *int { return &o.expectVersion }),
-	"expect-curve-id":             number(func(o *options) *int { return &o.expectCurve }),
-	"expect-cipher":               number(func(o *options) *int { return &o.expectCipher }),
-	"expect-alpn":                 text(func(o *options) *string { return &o.expectALPN }),
-	"expect-server-name":          text(func(o *options) *string { return &o.expectServerName }),
-	"expect-hrr":                  toggle(func(o *options) { o.expectHRR = true }),
-	"expect-no-hrr":               toggle(func(o *options) { o.expectNoHRR = true }),
-	"expect-session-miss":         toggle(func(o *options) { o.expectSessionMiss = true }),
-	"expect-no-session":           toggle(func(o *options) { o.expectNoSession = true }),
-	"expect-ech-accept":           toggle(func(o *options) { o.expectECHAccept = true }),
-	"expect-ech-retry-configs":    data(func(o *options) *[]byte { return &o.expectRetryConfigs }),
+	"expect-version":           number(func(o *options) *int { return &o.expectVersion }),
+	"expect-curve-id":          number(func(o *options) *int { return &o.expectCurve }),
+	"expect-cipher":            number(func(o *options) *int { return &o.expectCipher }),
+	"expect-alpn":              text(func(o *options) *string { return &o.expectALPN }),
+	"expect-server-name":       text(func(o *options) *string { return &o.expectServerName }),
+	"expect-hrr":               toggle(func(o *options) { o.expectHRR = true }),
+	"expect-no-hrr":            toggle(func(o *options) { o.expectNoHRR = true }),
+	"expect-session-miss":      toggle(func(o *options) { o.expectSessionMiss = true }),
+	"expect-no-session":        toggle(func(o *options) { o.expectNoSession = true }),
+	"expect-ech-accept":        toggle(func(o *options) { o.expectECHAccept = true }),
+	"expect-ech-retry-configs": data(func(o *options) *[]byte { return &o.expectRetryConfigs }),
+	"expect-verify-result":     toggle(func(o *options) { o.expectVerified = true }),
+	"expect-ocsp-response":     data(func(o *options) *[]byte { return &o.expectOCSP }),
+	"expect-early-data-reason": setter(func(_ *options, v string) error {
+		if v != "disabled" { // which it always is
+			return errUnimplemented
+		}
+		return nil
+	}),
 	"expect-no-ech-retry-configs": toggle(func(o *options) { o.expectNoRetry = true }),
 
 	"async":                      toggle(func(o *options) { o.async = true }),
@@ -165,6 +176,14 @@ var flags = map[string]any{
 	"partial-write":              nil,
 	"handshake-twice":            nil,
 	"no-op-extra-handshake":      nil,
+	"expect-ticket-renewal":      nil,
+	"expect-no-session-id":       nil,
+	"enable-ocsp-stapling":       nil,
+	"false-start":                nil,
+	"renegotiate-explicit":       nil,
+	"renegotiate-freely":         nil,
+	"renegotiate-ignore":         nil,
+	"renegotiate-once":           nil,
 
 	"write-to":    toggle(func(o *options) { o.writeTo = true }),
 	"keep-buffer": toggle(func(o *options) { o.keepBuffer = true }),

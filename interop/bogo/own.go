@@ -26,7 +26,7 @@ func newStack(o *options) (*stack, error) {
 	case o.noTLS13, o.maxVersion != 0 && o.maxVersion < 0x0304,
 		o.resumeCount > 0, o.exportSecrets, o.exportSize > 0,
 		o.requireClientCert, o.verifyPeer && o.server, !o.server && o.certFile != "",
-		len(o.signingPrefs) > 0, o.ocspResponse != nil,
+		len(o.signingPrefs) > 0, o.ocspResponse != nil, o.expectOCSP != nil, o.expectVerified,
 		o.echConfigList != nil, o.echServerConfig != nil,
 		o.rejectALPN, o.declineALPN:
 		return nil, fmt.Errorf("%w: not in this stack", errUnimplemented)

@@ -81,6 +81,8 @@ func newStack(o *options) (*stack, error) {
 		c.ClientCAs = c.RootCAs
 	}
 	switch {
+	case o.requireClientCert && o.expectVerified:
+		c.ClientAuth = tls.RequireAndVerifyClientCert
 	case o.requireClientCert:
 		c.ClientAuth = tls.RequireAnyClientCert
 	case o.verifyPeer && o.server:
@@ -224,6 +226,10 @@ func check(state *tls.ConnectionState, o *options, resumed bool) error {
 		return fmt.Errorf("server name %q", state.ServerName)
 	case o.expectHRR && !state.HelloRetryRequest, o.expectNoHRR && state.HelloRetryRequest:
 		return fmt.Errorf("HelloRetryRequest: %v", state.HelloRetryRequest)
+	case o.expectVerified && len(state.PeerCertificates) > 0 && len(state.VerifiedChains) == 0:
+		return errors.New("peer not verified")
+	case o.expectOCSP != nil && !bytes.Equal(o.expectOCSP, state.OCSPResponse):
+		return fmt.Errorf("OCSP response %x", state.OCSPResponse)
 	case o.expectECHAccept != state.ECHAccepted:
 		return fmt.Errorf("ECH accepted: %v", state.ECHAccepted)
 	}
