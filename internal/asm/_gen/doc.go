@@ -124,3 +124,24 @@ package main
 //
 // Short texts, those that fit batch 0, take code of their own, by number of
 // vectors; so does the rest of a long text.
+//
+// # What a compiler would need
+//
+// Go 1.26 has the instructions, in simd/archsimd, an experiment (GOEXPERIMENT=simd)
+// that Go's promise of compatibility does not cover. For these kernels to be
+// unnecessary its compiler would further have to
+//
+//   - keep a batch in registers: in aesni and vaes eight vectors of keystream, a
+//     round key, three sums of products and four for what is being multiplied take
+//     all 16 (plan), and what is spilled costs a store and a load each time;
+//   - leave AES rounds and multiplications woven as they are written, or find an
+//     order as good: one after the other they take 12 to 14 cycles a vector, together
+//     11 (Zen 3; docs/kernels.md, Multiplication);
+//   - take powers and round keys as operands in memory, from tables whose bounds
+//     were checked once, at an offset that the number of slots decides;
+//   - compile each function for one set of features, chosen outside, with all steps
+//     inlined and VZEROUPPER at its end;
+//   - promise that no branch and no address depends on a secret, after optimization
+//     too, and say where in a frame secrets stay behind.
+//
+// What needs none of this, the checks and the choice of a backend, is in Go.
