@@ -45,8 +45,9 @@ type Options struct {
 	// HandshakeError is told of each connection whose handshake failed on a
 	// [Listener], before the listener closes it. It runs in the goroutine of
 	// that handshake, so several calls may run at once. A peer that does not
-	// speak TLS at all, which is a [tls.RecordHeaderError], may be answered over
-	// conn. An err that wraps a [*PanicError] is a panic in a function of the
+	// speak TLS at all, which is a [tls.RecordHeaderError] whose Conn is not nil, may
+	// be answered over conn; one without Conn is about a later record, and its alert
+	// was the last that may be sent. An err that wraps a [*PanicError] is a panic in a function of the
 	// config; without HandshakeError such a panic is not recovered, and ends the
 	// program.
 	//

@@ -141,7 +141,7 @@ func ExampleOptions_handshakeError() {
 		log.Fatal(err)
 	}
 	o := &cryptotls.Options{HandshakeError: func(conn net.Conn, err error) {
-		if plain := (tls.RecordHeaderError{}); errors.As(err, &plain) {
+		if plain := (tls.RecordHeaderError{}); errors.As(err, &plain) && plain.Conn != nil {
 			err = errors.New("client did not speak TLS")
 			defer io.WriteString(conn, "HTTP/1.0 400 Bad Request\r\n\r\nThe address begins with https://\n")
 		}

@@ -372,12 +372,57 @@ func TestDialer(t *testing.T) {
 	}
 }
 
+// onlyWrites is a connection from which nothing can be read.
+type onlyWrites struct{ net.Conn }
+
+func (onlyWrites) Read([]byte) (int, error) { return 0, errors.New("no reads") }
+
+// "Whenever an implementation encounters a fatal error condition, it SHOULD send an
+// appropriate fatal alert and MUST close the connection without sending or receiving
+// any additional data." (RFC 9846, Section 6.2)
+//
+// TestWrongRecordIsNoPlaintext tells a wrong record behind the ClientHello from a peer
+// that does not speak TLS.
+func TestWrongRecordIsNoPlaintext(t *testing.T) {
+	failed := make(chan error, 1)
+	ln := NewListener(listen(t), serverConfig(), &Options{HandshakeError: func(_ net.Conn, err error) { failed <- err }})
+	accept := start(ln.Accept)
+	for _, test := range []struct {
+		name      string
+		hello     bool
+		wire      []byte
+		plaintext bool
+	}{
+		{"a request", false, []byte("GET / HTTP/1.0\r\n\r\n"), true},
+		{"a record too long", true, []byte{23, 3, 3, 0xff, 0xff}, false},
+		{"a record of another version", true, []byte{23, 2, 0, 0, 100}, false},
+	} {
+		c := dialRaw(t, ln)
+		if test.hello {
+			tls.Client(onlyWrites{c}, clientConfig()).Handshake() // sends the ClientHello, and fails
+			if _, err := io.ReadFull(c, make([]byte, 100)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := c.Write(test.wire); err != nil {
+			t.Fatal(err)
+		}
+		err := <-failed
+		var re tls.RecordHeaderError
+		if !errors.As(err, &re) || (re.Conn != nil) != test.plaintext {
+			t.Errorf("%s: %v, Conn %v", test.name, err, re.Conn != nil)
+		}
+	}
+	ln.Close()
+	<-accept
+}
+
 // TestAnswerPlaintext answers a peer that does not speak TLS, as net/http does.
 func TestAnswerPlaintext(t *testing.T) {
 	const answer = "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
 	ln := NewListener(listen(t), serverConfig(), &Options{HandshakeError: func(conn net.Conn, err error) {
 		var re tls.RecordHeaderError
-		if errors.As(err, &re) && string(re.RecordHeader[:]) == "GET /" {
+		if errors.As(err, &re) && re.Conn != nil && string(re.RecordHeader[:]) == "GET /" {
 			io.WriteString(conn, answer)
 		}
 	}})
