@@ -162,7 +162,7 @@ func answer(transport net.Conn, cfg serverConfig, patience time.Duration) error 
 // reliably delivers pending data before destroying the transport." (RFC 9846, Section
 // 6.1) TCP does so if only the write side is closed: to close a socket on which there is
 // more to read resets the connection, and the peer's next write fails before it has
-// read the alert. So what still arrives is dropped for a moment, unopened.
+// read the alert. So what still arrives is dropped for a while, unopened.
 func hangUp(transport net.Conn, conn *record.Conn) {
 	if conn != nil {
 		conn.CloseWrite()
@@ -170,13 +170,20 @@ func hangUp(transport net.Conn, conn *record.Conn) {
 	}
 	defer transport.Close()
 	if tcp, ok := transport.(*net.TCPConn); ok && tcp.CloseWrite() == nil {
-		tcp.SetReadDeadline(time.Now().Add(hangUpTime))
-		io.Copy(io.Discard, tcp)
+		drain(tcp, 2*time.Second, handshakeTimeout)
 	}
 }
 
-// hangUpTime is how long the peer may take to notice that the connection ends.
-const hangUpTime = time.Second
+// drain drops what arrives, until it ends, nothing comes for as long as idle, or total
+// is over.
+func drain(transport net.Conn, idle, total time.Duration) {
+	buf := make([]byte, readSize)
+	end := time.Now().Add(total)
+	for err := error(nil); err == nil && time.Now().Before(end); {
+		transport.SetReadDeadline(time.Now().Add(idle))
+		_, err = transport.Read(buf)
+	}
+}
 
 // get fetches / of a server and writes the page to w.
 func get(w io.Writer, addr, caFile string) error {
