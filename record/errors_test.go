@@ -128,6 +128,7 @@ func TestNames(t *testing.T) {
 		{ContentType(0).String(), "content type 0"}, {ContentType(100).String(), "content type 100"},
 		{EpochPlaintext.String(), "plaintext"}, {EpochEarly.String(), "early"}, {EpochHandshake.String(), "handshake"},
 		{EpochApplication.String(), "application"}, {Epoch(9).String(), "epoch 9"},
+		{(&AlertError{50}).Error(), "record: peer sent alert decode_error"}, {(&AlertError{30}).Error(), "record: peer sent alert 30"},
 	} {
 		if test.got != test.want {
 			t.Errorf("%q, want %q", test.got, test.want)

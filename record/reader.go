@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 )
 
 // ReaderConfig holds what a [Reader] keeps for its whole life. The zero value
@@ -589,7 +590,10 @@ type AlertError struct {
 	Alert Alert
 }
 
-func (e *AlertError) Error() string { return "record: peer sent alert " + e.Alert.String() }
+func (e *AlertError) Error() string {
+	// One without a name calls itself an alert.
+	return "record: peer sent alert " + strings.TrimPrefix(e.Alert.String(), "alert ")
+}
 
 // Errors of [Reader] and [Conn] that end them.
 var (
