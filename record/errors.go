@@ -51,6 +51,10 @@ var (
 	// ErrMalformedMessage is a handshake message of the wrong length or type.
 	ErrMalformedMessage = errors.New("record: malformed handshake message")
 
+	// ErrIllegalMessage is a handshake message that can be parsed and says what it
+	// may not. It is for message handlers: this package itself does not return it.
+	ErrIllegalMessage = errors.New("record: illegal value in handshake message")
+
 	// ErrKeyUpdateRequest is a KeyUpdate whose request is neither 0 nor 1.
 	ErrKeyUpdateRequest = errors.New("record: invalid KeyUpdate request")
 
@@ -224,6 +228,7 @@ var alertTable = [...]alertRow{
 	// (RFC 9846, Section 4.7.1)
 	{ErrTooMuchEarlyData, AlertUnexpectedMessage, true},
 	{ErrMalformedMessage, AlertDecodeError, true},
+	{ErrIllegalMessage, AlertIllegalParameter, true},
 	{ErrKeyUpdateRequest, AlertIllegalParameter, true},
 	// The message obeys the syntax; OpenSSL and BoringSSL send the same.
 	{ErrHandshakeSize, AlertIllegalParameter, true},

@@ -243,6 +243,17 @@ func newSessionTicket(lifetime uint32, nonce byte, ticket []byte) []byte {
 	body = binary.BigEndian.AppendUint16(body, uint16(len(ticket)))
 	body = append(body, ticket...)
 	body = append(body, 0, 4, 0xfa, 0xfa, 0, 0)
+	return ticketMessage(body)
+}
+
+// withExtensions returns ticket with other extensions.
+func withExtensions(ticket []byte, extensions ...byte) []byte {
+	body := slices.Clone(ticket[4 : len(ticket)-6])
+	body = binary.BigEndian.AppendUint16(body, uint16(len(extensions)))
+	return ticketMessage(append(body, extensions...))
+}
+
+func ticketMessage(body []byte) []byte {
 	return append([]byte{typeNewSessionTicket, byte(len(body) >> 16), byte(len(body) >> 8), byte(len(body))}, body...)
 }
 
@@ -395,6 +406,11 @@ func TestBadTickets(t *testing.T) {
 		"nonce cut":           {edit(good, 12, 255), record.AlertDecodeError},
 		"no body":             {[]byte{typeNewSessionTicket, 0, 0, 0}, record.AlertDecodeError},
 		"rest":                {edit(append(slices.Clone(good), 0), 3, good[3]+1), record.AlertDecodeError},
+		"early_data cut":      {withExtensions(good, 0, 42, 0, 3, 0, 0, 0), record.AlertDecodeError},
+		"early_data too long": {withExtensions(good, 0, 42, 0, 5, 0, 0, 0, 0, 0), record.AlertDecodeError},
+		"extension twice":     {withExtensions(good, 0, 42, 0, 4, 0, 0, 0, 1, 0xfa, 0xfa, 0, 0, 0, 42, 0, 4, 0, 0, 0, 1), record.AlertIllegalParameter},
+		"unknown one twice":   {withExtensions(good, 0xfa, 0xfa, 0, 0, 0xfa, 0xfa, 0, 1, 0), record.AlertIllegalParameter},
+		"twice, and cut":      {withExtensions(good, 0xfa, 0xfa, 0, 0, 0xfa, 0xfa, 0, 1), record.AlertDecodeError},
 		"another message":     {[]byte{13, 0, 0, 3, 0, 0, 0}, record.AlertUnexpectedMessage},
 		"an unknown message":  {[]byte{99, 0, 0, 0}, record.AlertUnexpectedMessage},
 		"a server's Finished": {append([]byte{typeFinished, 0, 0, 32}, make([]byte, 32)...), record.AlertUnexpectedMessage},
@@ -430,8 +446,10 @@ func TestBadTickets(t *testing.T) {
 			s.Close()
 		}
 	}
-	if !validTicket(good) {
-		t.Error("a good ticket is not valid")
+	for _, msg := range [][]byte{good, withExtensions(good), withExtensions(good, 0, 42, 0, 4, 0, 0, 0, 1, 0xfa, 0xfa, 0, 0)} {
+		if err := checkTicket(msg); err != nil {
+			t.Errorf("%x: %v", msg, err)
+		}
 	}
 }
 

@@ -19,8 +19,8 @@ func (h *ticketHandler) handle(_ *record.Conn, msg []byte) error {
 	if msg[0] != typeNewSessionTicket {
 		return record.ErrUnexpectedMessage
 	}
-	if !validTicket(msg) {
-		return record.ErrMalformedMessage
+	if err := checkTicket(msg); err != nil {
+		return err
 	}
 	if h.cache != nil && h.cache.store() {
 		return nil
@@ -31,13 +31,15 @@ func (h *ticketHandler) handle(_ *record.Conn, msg []byte) error {
 	return nil
 }
 
-// validTicket reports whether msg has the form of a NewSessionTicket message.
+// checkTicket says what is wrong with the form of a NewSessionTicket message.
 //
 // "Peers which receive a message which cannot be parsed according to the syntax
 // (e.g., have a length extending beyond the message boundary or contain an
 // out-of-range length) MUST terminate the connection with a "decode_error"
-// alert." (RFC 9846, Section 6)
-func validTicket(msg []byte) bool {
+// alert. Peers which receive a message which is syntactically correct but
+// semantically invalid (e.g., a DHE share of p - 1, or an invalid enum) MUST
+// terminate the connection with an "illegal_parameter" alert." (RFC 9846, Section 6)
+func checkTicket(msg []byte) error {
 	//	struct {
 	//	    uint32 ticket_lifetime;
 	//	    uint32 ticket_age_add;
@@ -53,14 +55,27 @@ func validTicket(msg []byte) bool {
 		!body.ReadUint8LengthPrefixed(&nonce) ||
 		!body.ReadUint16LengthPrefixed(&ticket) || ticket.Empty() ||
 		!body.ReadUint16LengthPrefixed(&extensions) || !body.Empty() {
-		return false
+		return record.ErrMalformedMessage
 	}
+	seen := make(map[uint16]bool)
+	repeated := false
 	for !extensions.Empty() {
 		if !extensions.ReadUint16(&extension) || !extensions.ReadUint16LengthPrefixed(&data) {
-			return false
+			return record.ErrMalformedMessage
 		}
+		// "uint32 max_early_data_size;" (Section 4.3.10)
+		if extension == extEarlyData && len(data) != 4 {
+			return record.ErrMalformedMessage
+		}
+		repeated = repeated || seen[extension]
+		seen[extension] = true
 	}
-	return true
+	// "There MUST NOT be more than one extension of the same type in a given extension
+	// block." (Section 4.3)
+	if repeated {
+		return record.ErrIllegalMessage
+	}
+	return nil
 }
 
 // ticketCache lets crypto/tls read the server's first session tickets, which is
@@ -155,6 +170,9 @@ func (c *ticketCache) stop() {
 	c.t.feed = nil
 	c.tls, c.raw = nil, nil
 }
+
+// extEarlyData is from RFC 9846, Section 4.3.
+const extEarlyData = 42
 
 // maxTicketsSize bounds the copy: a peer that has sent more than four large
 // records at once has sent something else than tickets.
