@@ -1,6 +1,7 @@
 package peers
 
 import (
+	_ "embed"
 	"errors"
 	"flag"
 	"fmt"
@@ -15,6 +16,12 @@ var update = flag.Bool("update", false, "write docs/interop.md")
 
 // matrixFile is where the matrix stands.
 const matrixFile = "../../docs/interop.md"
+
+// tlsfuzzer is the section below the matrix, which no test here stands behind: it was
+// written by hand when tlsfuzzer was run, as it says.
+//
+//go:embed testdata/tlsfuzzer.md
+var tlsfuzzer string
 
 // feature is a column of the matrix.
 type feature int
@@ -140,8 +147,9 @@ func (m *results) text() string {
 	var b strings.Builder
 	b.WriteString(`# Interoperability
 
-This file is written by the tests in ` + "`interop/peers`" + `, and they fail if it says
-anything else than what they see; ` + "`go test ./interop/peers -update`" + ` writes it.
+This file is written by the tests in ` + "`interop/peers`" + `, and they fail if its
+first table says anything else than what they see; ` + "`go test ./interop/peers -update`" + `
+writes it.
 The role is ours: as a client or server the handshake is crypto/tls's and every
 record after it is package record's, taken over by package cryptotls; as a relay
 package record opens and seals again what two others say to each other, and the
@@ -171,6 +179,7 @@ closing that it lets one see; sizes, the most that it takes or sends.
 	for _, r := range m.sorted() {
 		b.WriteString(r.String() + "\n")
 	}
+	b.WriteString("\n" + tlsfuzzer)
 	return b.String()
 }
 
@@ -198,10 +207,16 @@ var peerWords = map[string][]string{
 	"tshark":      {"openssl", "tshark"},
 }
 
-// check compares the file with what was seen. Rows are compared without
-// versions, which differ between systems. If all tests ran, the file must not
-// have rows that nothing stands behind, but for peers that are missing.
+// check compares the file with what was seen, and its last section with the text
+// here. Rows are compared without versions, which differ between systems. If all
+// tests ran, the file must not have rows that nothing stands behind, but for peers
+// that are missing.
 func (m *results) check(data string, all bool) error {
+	var problems []string
+	data, ok := strings.CutSuffix(data, "\n"+tlsfuzzer)
+	if !ok {
+		problems = append(problems, "the section about tlsfuzzer differs, or is not the last one")
+	}
 	file := make(map[string]string)
 	for line := range strings.SplitSeq(data, "\n") {
 		cells := strings.Split(line, " | ")
@@ -211,7 +226,6 @@ func (m *results) check(data string, all bool) error {
 		suite, passed, _ := strings.Cut(strings.Join(cells[3:], " | "), " |")
 		file[strings.TrimPrefix(cells[0], "| ")+" | "+cells[2]+" | "+suite] = passed
 	}
-	var problems []string
 	for _, r := range m.sorted() {
 		got, ok := file[r.key()]
 		switch {
@@ -269,7 +283,7 @@ func TestMatrix(t *testing.T) {
 		stale   bool
 	}{
 		{name: "same", rows: []*row{full(), other()}, file: file, all: true},
-		{name: "other version", rows: []*row{full(), other()}, file: strings.ReplaceAll(file, "| 1 |", "| 2 |"), all: true},
+		{name: "other version", rows: []*row{full(), other()}, file: strings.Replace(file, "| 1 |", "| 2 |", 2), all: true},
 		{name: "part of the tests", rows: []*row{other()}, file: file},
 		{name: "missing peer", rows: []*row{full()}, missing: "curl", file: file, all: true},
 		{name: "part of a row", rows: []*row{{peer: "GnuTLS", version: "1", role: asClient, suite: "A"}}, file: file},
@@ -278,6 +292,8 @@ func TestMatrix(t *testing.T) {
 		{name: "row not in the file", rows: []*row{full(), other()}, file: seen(full()).text(), stale: true},
 		{name: "feature lost", rows: []*row{{peer: "GnuTLS", version: "1", role: asClient, suite: "A"}, other()}, file: file, all: true, stale: true},
 		{name: "feature gained", rows: []*row{full(), other()}, file: strings.Replace(file, " passed |", " |", 1), all: true, stale: true},
+		{name: "no section", rows: []*row{full(), other()}, file: strings.TrimSuffix(file, tlsfuzzer), stale: true},
+		{name: "other section", rows: []*row{full(), other()}, file: file + "x", stale: true},
 		{name: "other text", rows: []*row{full(), other()}, file: "x" + file, all: true, stale: true},
 	} {
 		m := seen(tt.rows...)
