@@ -37,6 +37,9 @@ func exchange(p *peer, t *transport, o *options) error {
 			return err
 		}
 	}
+	if o.sendAlert {
+		return p.conn.SendAlert(alertDecompressionFailure)
+	}
 	if o.recordSizes {
 		content := bytes.Repeat([]byte{0x42}, 32769)
 		for _, size := range []int{0, 1, 255, 256, 257, 16383, 16384, 16385, 32767, 32768, 32769} {
@@ -82,6 +85,9 @@ func exchange(p *peer, t *transport, o *options) error {
 	}
 	return err
 }
+
+// alertDecompressionFailure has no use in TLS 1.3, and is the one that the runner wants.
+const alertDecompressionFailure = 30
 
 // shutDown ends the writing side first and waits for the runner to do so, if it is
 // to be checked.

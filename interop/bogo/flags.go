@@ -59,6 +59,7 @@ type options struct {
 	repeatInitialWrite int
 	unfinishedWrite    bool
 	shutsDown          bool
+	sendAlert          bool
 	checkCloseNotify   bool
 	keyUpdate          bool
 	keyUpdateRead      bool
@@ -153,6 +154,7 @@ var flags = map[string]any{
 	"repeat-shim-initial-write":  number(func(o *options) *int { return &o.repeatInitialWrite }),
 	"read-with-unfinished-write": toggle(func(o *options) { o.unfinishedWrite = true }),
 	"shim-shuts-down":            toggle(func(o *options) { o.shutsDown = true }),
+	"send-alert":                 toggle(func(o *options) { o.sendAlert = true }),
 	"check-close-notify":         toggle(func(o *options) { o.checkCloseNotify = true }),
 	"key-update":                 toggle(func(o *options) { o.keyUpdate = true }),
 	"key-update-before-read":     toggle(func(o *options) { o.keyUpdateRead = true }),

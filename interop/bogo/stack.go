@@ -186,7 +186,7 @@ func (s *stack) handshake(ctx context.Context, conn net.Conn, o *options, resume
 	return &peer{
 		conn: our.Conn,
 		end: func() error {
-			if o.server || o.shutsDown {
+			if o.server || o.shutsDown || o.sendAlert {
 				return nil
 			}
 			if stored := s.cache.stored > 0; stored == o.expectNoSession {
