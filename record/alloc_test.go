@@ -40,7 +40,7 @@ func TestAllocs(t *testing.T) {
 					if err != nil || need != 0 || len(got.Content)+len(got.Rest) != size {
 						t.Fatalf("%+v, %d, %v", got, need, err)
 					}
-					o.empty = 0
+					o.idle = 0
 				}
 				for name, f := range map[string]func(){
 					"Seal":              func() { open(s.Seal(dst, ContentTypeApplicationData, content)) },

@@ -53,17 +53,18 @@ type Record struct {
 // delivered every later call returns [ErrClosed]: "Any data received after a
 // closure alert has been received MUST be ignored." (RFC 9846, Section 6.1)
 //
-// In a row, without application data between them, there may be 32 records of empty
-// application data and 32 others: handshake records under application keys, dropped
-// change_cipher_spec records, and alerts of user_canceled, of which there may be 4.
-// Only application data that is not empty starts these counts again. One more is
-// [ErrTooManyIdleRecords].
+// At most 32 records in a row may bring no application data: empty application
+// data, handshake records under application keys, dropped change_cipher_spec
+// records; and of user_canceled alerts at most 4. Only application data that is
+// not empty starts the count again. One more is [ErrTooManyIdleRecords].
 //
 // A handshake record is not counted if no message ends in it and it holds no more
 // padding than content: so a message counts once, into however many such records
 // its sender has cut it. Without application data a peer can thus send the content
 // of 32 records and the fragments of 33 messages, whose size is bounded by whoever
-// joins them: with the 65536 bytes of a [Reader] that is 2.6 MiB in all.
+// joins them: with the 65536 bytes of a [Reader] that is 2.6 MiB in all. In records of
+// one byte each that is some two million of them, as many as so much application data
+// could come in.
 //
 // Key-usage limits are not enforced: "Receiving implementations SHOULD NOT
 // enforce these limits, as future analyses may result in updated values." (RFC
@@ -92,8 +93,7 @@ type Opener struct {
 	allowCCS   bool
 	skipping   bool
 	skip       int // what may still be skipped
-	empty      int // records of empty application data in a row
-	idle       int // counted records without application data, apart from those
+	idle       int // counted records in a row without application data
 	canceled   int // user_canceled alerts among them
 	messages   messageTracker
 }
@@ -358,7 +358,7 @@ func (o *Opener) openTo(rec *Record, dst, in []byte) (need int, err error) {
 		if body[0] != 1 {
 			return 0, o.fail(ErrChangeCipherSpec)
 		}
-		if err := count(&o.idle); err != nil {
+		if err := o.count(); err != nil {
 			return 0, o.fail(err)
 		}
 		*rec = Record{Type: typ, Size: len(record), Dropped: true}
@@ -619,9 +619,9 @@ func (o *Opener) acceptData(size int) error {
 		return ErrInterleaved
 	}
 	if size == 0 {
-		return count(&o.empty)
+		return o.count()
 	}
-	o.empty, o.idle, o.canceled = 0, 0, 0
+	o.idle, o.canceled = 0, 0
 	return nil
 }
 
@@ -647,7 +647,7 @@ func (o *Opener) accept(typ ContentType, content []byte, padding int) error {
 	// Nothing has begun behind it, so it ended the record.
 	o.update = o.messages.ended && o.messages.last == typeKeyUpdate
 	if o.epoch == EpochApplication && (ends || len(content) < padding) {
-		return count(&o.idle)
+		return o.count()
 	}
 	return nil
 }
@@ -667,12 +667,12 @@ func (o *Opener) acceptAlert(a Alert) error {
 	if o.canceled++; o.canceled > maxUserCanceled {
 		return ErrTooManyIdleRecords
 	}
-	return count(&o.idle)
+	return o.count()
 }
 
 // count counts a record without application data.
-func count(n *int) error {
-	if *n++; *n > maxIdleRecords {
+func (o *Opener) count() error {
+	if o.idle++; o.idle > maxIdleRecords {
 		return ErrTooManyIdleRecords
 	}
 	return nil
@@ -737,8 +737,8 @@ const usualTagSize = 16
 
 // Tuned numbers, from what peers settled on.
 const (
-	// maxIdleRecords is the bound of OpenSSL and BoringSSL, on empty records and on
-	// KeyUpdates, each by itself; crypto/tls has 16.
+	// maxIdleRecords is OpenSSL's and BoringSSL's bound on empty records, and their
+	// bound on KeyUpdates; here it is one for both, and for tickets. crypto/tls has 16.
 	maxIdleRecords = 32
 
 	// maxUserCanceled is BoringSSL's bound on alerts of level warning.

@@ -686,20 +686,12 @@ func TestIdleRecords(t *testing.T) {
 		}
 		wantErr(t, kind.name+": one more", kind.open(), ErrTooManyIdleRecords, AlertUnexpectedMessage)
 	}
-	// Empty data counts by itself, as it does in OpenSSL and BoringSSL: a server may
-	// have sent tickets before. All other kinds count together.
+	// All kinds count together.
 	reset()
 	var err error
-	for i := range 64 {
-		if err = kinds[i%2*2].open(); err != nil { // empty data, tickets
-			t.Fatalf("empty data and tickets: record %d: %v", i, err)
-		}
-	}
-	wantErr(t, "and more empty data", kinds[0].open(), ErrTooManyIdleRecords, AlertUnexpectedMessage)
-	reset()
 	n := 0
-	for err = nil; err == nil; n++ {
-		err = kinds[2+n%2].open()
+	for ; err == nil; n++ {
+		err = kinds[n%4].open()
 	}
 	if n != 33 || err != ErrTooManyIdleRecords {
 		t.Errorf("mixed: record %d: %v", n, err)
