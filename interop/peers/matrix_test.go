@@ -154,6 +154,7 @@ The role is ours: as a client or server the handshake is crypto/tls's and every
 record after it is package record's, taken over by package cryptotls; as a relay
 package record opens and seals again what two others say to each other, and the
 records must come out identical. Versions are those of the last update.
+[bogo.md](bogo.md) has what BoringSSL's test runner says.
 
 What the columns say:
 
