@@ -56,7 +56,7 @@ var verdicts = []string{
 	"example.com/splitseal/gcm.(*RecordKey).OpenSplit",
 	"example.com/splitseal/gcm.openSplit",
 	"example.com/splitseal/internal/asm.(*Key).OpenSplit",
-	"example.com/splitseal/internal/mem.Scatter",
+	"example.com/splitseal/internal/asm.(*Key).OpenPieces",
 }
 
 // judge returns what is wrong with a run's findings.
