@@ -174,8 +174,9 @@ type failure struct {
 // It returns [ErrEpoch] if the Sealer or the Opener is not under application
 // keys, [ErrHandshakePartial] if one of them is between the fragments of a
 // handshake message, [ErrKeyUpdatePending] as [Opener.Open] does, [ErrSecretReused]
-// if both have the same traffic secret, of which a connection has one for each
-// direction, or the final error of one of them. It panics if transport, cfg.Sealer or cfg.Opener is nil,
+// if both have the same traffic secret now, of which a connection has one for each
+// direction, [ErrSuiteMismatch] if their suites differ, or the final error of one of
+// them. It panics if transport, cfg.Sealer or cfg.Opener is nil,
 // if cfg.Role is not set, and if cfg.MaxHandshakeMessageSize is negative.
 func NewConn(transport net.Conn, cfg ConnConfig) (*Conn, error) {
 	if cfg.Role != RoleClient && cfg.Role != RoleServer {
@@ -201,6 +202,8 @@ func NewConn(transport net.Conn, cfg ConnConfig) (*Conn, error) {
 		// Both ends would seal under the same key and nonces, and each would
 		// accept its own records, sent back.
 		return nil, ErrSecretReused
+	case cfg.Sealer.Suite().ID() != cfg.Opener.Suite().ID():
+		return nil, ErrSuiteMismatch
 	}
 	c := &Conn{
 		transport: transport,
@@ -224,7 +227,8 @@ func NewConn(transport net.Conn, cfg ConnConfig) (*Conn, error) {
 }
 
 // Read reads application data into p, as [Reader.Read] does. After Close it
-// returns [net.ErrClosed], after an error alert of [Conn.SendAlert] [ErrClosed].
+// returns [net.ErrClosed], after an error alert of [Conn.SendAlert] [ErrClosed],
+// wrapped.
 func (c *Conn) Read(p []byte) (n int, err error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -244,15 +248,21 @@ func (c *Conn) Read(p []byte) (n int, err error) {
 func (c *Conn) WriteTo(w io.Writer) (n int64, err error) {
 	c.readLock.Lock()
 	defer c.unlockRead()
-	c.endRead()
-	n, err = c.in.WriteTo(w)
-	if err != nil {
-		err = c.readError(err)
+	for {
+		c.endRead()
+		m, err := c.in.writeRecord(w)
+		n += int64(m)
+		if err == io.EOF {
+			return n, nil
+		}
+		if err != nil {
+			return n, c.readError(err)
+		}
 	}
-	return n, err
 }
 
-// endRead ends reading if SendAlert has ended the connection.
+// endRead ends reading if SendAlert has ended the connection. It is called before
+// each record of a WriteTo, and before each Read.
 func (c *Conn) endRead() {
 	if f := c.failure.Load(); f != nil && c.in.err == nil {
 		c.in.close(f.err)
@@ -371,19 +381,41 @@ func (c *Conn) CloseWrite() error {
 }
 
 // SendAlert sends the alert a, for a caller whose own code has found a fault of the
-// peer's: in post-handshake authentication, say. An error alert ends the connection:
-// every later call but Close returns [ErrClosed]. A Read that waits meanwhile may
-// still return what comes. After [AlertUserCanceled] the caller calls Close.
-// [AlertCloseNotify] is [Conn.CloseWrite].
+// peer's: in post-handshake authentication, say. An error alert ends the connection,
+// whether or not it can be sent: every later call but Close returns [ErrClosed],
+// wrapped, and a Read that waits returns no more than what arrives next. The alert is
+// sent at once, within a second, if no Write is under way, and otherwise by that
+// Write; and not at all after CloseWrite, a failed Write, or at the key's hard limit.
 //
-// It may be called in [ConnConfig.HandleMessage], which then returns an error. Its
-// errors are those of Write, [ErrHandshakePartial] and [ErrKeyExhausted].
+// In [ConnConfig.HandleMessage] it may be called too. If that returns an error then,
+// the Read that it runs in returns it.
+//
+// [AlertCloseNotify] is [Conn.CloseWrite]. [AlertUserCanceled] goes out as a Write
+// does, with its errors and [ErrKeyExhausted]; the caller then calls Close. SendAlert
+// of an error alert returns an error only if the connection was dead before.
 //
 // See RFC 9846, Section 6.
 func (c *Conn) SendAlert(a Alert) error {
-	if a == AlertCloseNotify {
+	switch {
+	case a == AlertCloseNotify:
 		return c.CloseWrite()
+	case a == AlertUserCanceled:
+		return c.sendUserCanceled()
+	case c.exported.Load():
+		return ErrExported
+	case c.closed.Load():
+		return net.ErrClosed
 	}
+	// "Upon transmission or receipt of a fatal alert message, both parties MUST
+	// immediately close the connection." (RFC 9846, Section 6.2)
+	if f := (&failure{err: errAlertSent, alert: a, send: true}); !c.failure.CompareAndSwap(nil, f) {
+		return c.failure.Load().err
+	}
+	c.settleSoon()
+	return nil
+}
+
+func (c *Conn) sendUserCanceled() error {
 	if err := c.beginWrite(); err != nil {
 		return err
 	}
@@ -391,17 +423,15 @@ func (c *Conn) SendAlert(a Alert) error {
 	if err := c.writable(); err != nil {
 		return err
 	}
-	if err := c.out.SendAlert(a); err != nil {
+	if err := c.out.SendAlert(AlertUserCanceled); err != nil {
 		return c.writeError(err)
 	}
-	if a.IsError() {
-		// "Upon transmission or receipt of a fatal alert message, both parties MUST
-		// immediately close the connection." (RFC 9846, Section 6.2)
-		c.failure.CompareAndSwap(nil, &failure{err: ErrClosed})
-	}
-	c.alertSent(a)
+	c.alertSent(AlertUserCanceled)
 	return nil
 }
+
+// errAlertSent is what ends a connection when SendAlert does.
+var errAlertSent = fmt.Errorf("%w by an error alert of this side", ErrClosed)
 
 // closeNotify sends close_notify, under the write lock.
 func (c *Conn) closeNotify() error {
@@ -425,9 +455,9 @@ func (c *Conn) closeNotify() error {
 // A write deadline that has passed leaves no time for close_notify: clear it first,
 // or the peer sees a connection that is cut off.
 //
-// It returns the error of the transport's Close, or else the one that kept it
-// from sending close_notify, which wraps [os.ErrDeadlineExceeded] where that was
-// time. If Close was called before it returns
+// It returns the error of the transport's Close, or else the one that kept it from
+// sending close_notify, which wraps [os.ErrDeadlineExceeded] if a write that was
+// under way did not end in time. If Close was called before it returns
 // [net.ErrClosed].
 func (c *Conn) Close() (err error) {
 	if c.transport == nil {
@@ -656,7 +686,11 @@ func (r *connReader) handleMessage(message []byte) error {
 	if c.hooks.message == nil {
 		return ErrUnexpectedMessage
 	}
-	return c.hooks.message(c, message)
+	err := c.hooks.message(c, message)
+	if f := c.failure.Load(); f != nil && err == nil {
+		return f.err // of SendAlert in the hook, or beside it
+	}
+	return err
 }
 
 // handleKeyUpdate leaves the reply to the next write: a Read that waited for
@@ -767,7 +801,8 @@ func (c *Conn) SetReadDeadline(t time.Time) error {
 // SetWriteDeadline sets the transport's write deadline. A write that it ends has
 // ended this direction for good. It holds for all of a call, ReadFrom's too; to
 // limit how long nothing may move instead, give NewConn a transport that sets its
-// deadline in each Write. When the connection is dead, the call does
+// deadline in each Write. (A wrapped socket is read as other transports are; see
+// [Reader].) When the connection is dead, the call does
 // nothing.
 func (c *Conn) SetWriteDeadline(t time.Time) error {
 	c.deadlineLock.Lock()

@@ -226,9 +226,12 @@ func TestConnSendAlert(t *testing.T) {
 		"KeyUpdate":  c.KeyUpdate(false),
 		"SendAlert":  c.SendAlert(AlertInternalError),
 		"Export":     func() error { _, _, err := c.Export(); return err }(),
-		"CloseWrite": c.SendAlert(AlertCertificateRequired),
+		"CloseWrite": c.CloseWrite(),
+		"another":    c.SendAlert(AlertCertificateRequired),
+		"close":      c.SendAlert(AlertCloseNotify),
+		"canceled":   c.SendAlert(AlertUserCanceled),
 	} {
-		if err != ErrClosed {
+		if !errors.Is(err, ErrClosed) {
 			t.Errorf("%s after an error alert: %v", name, err)
 		}
 	}
@@ -254,6 +257,98 @@ func TestConnSendAlert(t *testing.T) {
 	}
 	if got := describe(newFollower(t).take(t, s.out.Bytes())); got != "close_notify" {
 		t.Errorf("sent %s", got)
+	}
+}
+
+// TestConnSendAlertEndsReads: nothing that was received before, or comes after, is
+// read, by whatever call and whether or not the alert can be sent.
+//
+// "Whenever an implementation encounters a fatal error condition, it SHOULD send an
+// appropriate fatal alert and MUST close the connection without sending or receiving
+// any additional data." (RFC 9846, Section 6.2)
+func TestConnSendAlertEndsReads(t *testing.T) {
+	f := newPeer(t)
+	wire := f.record(22, message(typeNewSessionTicket, 8), 0)
+	for range 100 {
+		wire = append(wire, f.record(23, []byte("x"), 0)...)
+	}
+	inHandler := ConnConfig{HandleMessage: func(c *Conn, _ []byte) error { return c.SendAlert(AlertBadCertificate) }}
+
+	c, s, _ := faultyConn(t, wire, inHandler)
+	if n, err := c.Read(make([]byte, 1000)); n != 0 || !errors.Is(err, ErrClosed) {
+		t.Errorf("Read with the handler: %d, %v", n, err)
+	}
+	if got := describe(newFollower(t).take(t, s.out.Bytes())); got != "bad_certificate" {
+		t.Errorf("sent %s", got)
+	}
+
+	c, _, _ = faultyConn(t, wire, ConnConfig{})
+	after := 0
+	n, err := c.WriteTo(writerFunc(func(p []byte) (int, error) {
+		if after++; after == 3 {
+			if err := c.SendAlert(AlertInternalError); err != nil {
+				t.Error(err)
+			}
+		}
+		return len(p), nil
+	}))
+	if n != 3 || !errors.Is(err, ErrClosed) {
+		t.Errorf("WriteTo: %d, %v", n, err)
+	}
+
+	c, s, _ = faultyConn(t, wire, ConnConfig{})
+	if err := c.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.SendAlert(AlertBadCertificate); err != nil {
+		t.Error(err)
+	}
+	if n, err := c.Read(make([]byte, 1000)); n != 0 || !errors.Is(err, ErrClosed) {
+		t.Errorf("Read after an alert that could not be sent: %d, %v", n, err)
+	}
+	if got := describe(newFollower(t).take(t, s.out.Bytes())); got != "close_notify" {
+		t.Errorf("sent %s", got)
+	}
+}
+
+// TestConnSendAlertBesideWrite: it does not wait for a Write that does not end. That
+// Write sends the alert if it can.
+func TestConnSendAlertBesideWrite(t *testing.T) {
+	c, s, _ := faultyConn(t, nil, ConnConfig{})
+	entered, leave := make(chan struct{}), make(chan struct{})
+	s.write = func(p []byte) (int, error) {
+		s.write = nil
+		close(entered)
+		<-leave
+		return s.out.Write(p)
+	}
+	done := make(chan error)
+	go func() {
+		_, err := c.Write([]byte("y"))
+		done <- err
+	}()
+	<-entered
+	if err := c.SendAlert(AlertAccessDenied); err != nil {
+		t.Error(err)
+	}
+	close(leave)
+	if err := <-done; err != nil {
+		t.Errorf("Write: %v", err)
+	}
+	if got := describe(newFollower(t).take(t, s.out.Bytes())); got != "data:1 access_denied" {
+		t.Errorf("sent %s", got)
+	}
+}
+
+// TestNewConnSuites: both directions have one suite.
+func TestNewConnSuites(t *testing.T) {
+	_, err := NewConn(&stub{}, ConnConfig{
+		Role:   RoleClient,
+		Sealer: appSealer(t, aead.AES128GCM(), "a", SealerConfig{}),
+		Opener: appOpener(t, aead.ChaCha20Poly1305(), "b"),
+	})
+	if err != ErrSuiteMismatch {
+		t.Error(err)
 	}
 }
 

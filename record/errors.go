@@ -116,6 +116,10 @@ var (
 	// directions have the same one.
 	ErrSecretReused = errors.New("record: traffic secret used before")
 
+	// ErrSuiteMismatch refuses a connection whose two directions have different
+	// suites.
+	ErrSuiteMismatch = errors.New("record: different suites in the two directions")
+
 	// ErrKeySetup says that keys could not be made from a traffic secret. The
 	// cause is wrapped beside it; where it ends a [Reader] it is in a [HookError].
 	ErrKeySetup = errors.New("record: keys cannot be set up")
@@ -250,6 +254,7 @@ var alertTable = [...]alertRow{
 	{ErrHandshakePartial, 0, false},
 	{ErrEpoch, 0, false},
 	{ErrSecretReused, 0, false},
+	{ErrSuiteMismatch, 0, false},
 	{ErrClosed, 0, false},
 	{ErrInterrupted, 0, false},
 	{ErrExported, 0, false},

@@ -23,7 +23,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -497,7 +496,7 @@ func TestCryptoTLSChaCha20(t *testing.T) {
 	cmd := exec.CommandContext(testContext(t), exe, "-test.run=^TestCryptoTLSChaCha20$")
 	cmd.Env = append(os.Environ(), env+"=1", "GODEBUG=cpu.aes=off")
 	out, err := cmd.CombinedOutput()
-	if errors.Is(err, syscall.ENOEXEC) {
+	if err != nil && strings.Contains(err.Error(), "exec format error") {
 		t.Skip("no other process can be started here, as in an emulator: ", err)
 	}
 	if err != nil {

@@ -400,7 +400,9 @@ func (r *Reader) handleMessages() error {
 			return nil
 		}
 		if message[0] != typeKeyUpdate {
-			if err := r.handler.handleMessage(message); err != nil {
+			if err := r.handler.handleMessage(message); err == errAlertSent {
+				return err
+			} else if err != nil {
 				return hookError(err, ErrMessageHandler)
 			}
 			continue

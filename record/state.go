@@ -163,8 +163,8 @@ func wholeRecords(p []byte) bool {
 // empties st. The limits are those of st, and those of cfg where they are lower.
 //
 // It returns [ErrStateSpent] if st was used, [ErrState] if it is not a Sealer's,
-// and [ErrKeySetup]; st is emptied only if there is no error. It panics if
-// cfg.RecordSizeLimit is negative or from 1 to 63.
+// and [ErrKeySetup]; st is emptied only if there is no error. It panics as
+// [NewSealer] does.
 func ImportSealer(st *State, cfg SealerConfig) (*Sealer, error) {
 	s := NewSealer(cfg)
 	f, k, err := st.open(false)
@@ -367,7 +367,7 @@ func DecodeState(data []byte, suite func(id uint16) *aead.Suite) (*State, error)
 		len(secret) != f.suite.Hash().Size(),
 		f.recordSizeLimit < MinRecordSizeLimit || f.recordSizeLimit > MaxInnerSize,
 		f.opener && (f.requested || f.owed || f.softLimit != 0 || f.hardLimit != 0),
-		!f.opener && (len(unread) > 0 || f.hardLimit == 0 || f.generation > maxKeyUpdates),
+		!f.opener && (len(unread) > 0 || f.hardLimit < 2 || f.generation > maxKeyUpdates),
 		!wholeRecords(unread):
 		return nil, ErrState
 	}

@@ -408,7 +408,8 @@ func (w *Writer) keyUpdate(request bool) error {
 // requested one in return, which is then sent before the next application data.
 // Requests that come before that are answered together.
 // It may be called concurrently with all other methods, as by
-// [ReaderConfig.OnKeyUpdate] beside a Write.
+// [ReaderConfig.OnKeyUpdate] beside a Write. The Sealer learns of it in the Writer's
+// next call: whoever is to export the Sealer makes an empty Write first.
 func (w *Writer) PeerKeyUpdate(request bool) {
 	seen := peerUpdated
 	if request {
@@ -467,7 +468,7 @@ func (w *Writer) Close() error {
 		return nil
 	}
 	err := w.SendAlert(AlertCloseNotify)
-	if err != nil && w.err == nil && w.sealer != nil {
+	if err != nil && w.err == nil {
 		w.fail(err)
 	}
 	return err
@@ -524,14 +525,18 @@ func (w *Writer) put(b *outBuffer) {
 // prepare makes the Sealer and b ready for a record with size bytes of
 // application data. It returns the content that the transport took meanwhile.
 func (w *Writer) prepare(b *outBuffer, size int) (n int, err error) {
-	for {
+	for updated := false; ; {
 		// Again after each flush, which may have taken long.
 		if w.conn != nil {
 			if err := w.conn.beforeRecord(); err != nil {
 				return n, err
 			}
 		}
-		w.hearPeer()
+		// But not after a KeyUpdate: a peer that asks faster than we answer would
+		// get nothing else.
+		if !updated {
+			w.hearPeer()
+		}
 		next, update := size, w.sealer.NeedsKeyUpdate()
 		if update {
 			next = keyUpdateSize
@@ -557,6 +562,7 @@ func (w *Writer) prepare(b *outBuffer, size int) (n int, err error) {
 			return n, err
 		}
 		w.sealed(b, records, 0)
+		updated = true
 	}
 }
 
