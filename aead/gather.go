@@ -34,8 +34,9 @@ var ErrOpen = gcm.ErrOpen
 // goroutine least of all: kernels walk it, and if it changes they read, and write,
 // memory that is not theirs. See [gcm.AEAD.SealGather].
 //
-// All methods panic on a wrong nonce size, on lengths that do not fit and on
-// an invalid overlap, before they write anything. They may be called
+// All methods panic on a wrong nonce size, on lengths that do not fit and on an
+// invalid overlap, before they write anything; where an AEAD panics by itself, text
+// that was in place may be lost. They may be called
 // concurrently if those of the underlying AEAD may.
 type Gatherer interface {
 	cipher.AEAD

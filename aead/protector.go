@@ -114,7 +114,8 @@ func (p *Protector) Format(s fmt.State, verb rune) {
 // content may be exactly out[:len(content)]; otherwise it must not overlap out.
 //
 // Seal uses the current sequence number and then adds one; the number is spent
-// before out is written, so a panic in the AEAD does not bring it back. Seal
+// before out is written, so a panic in the AEAD does not bring it back, nor content
+// that was in place, which is erased. Seal
 // returns [ErrSequenceExhausted] when there is no number left, and panics on a
 // wrong length of out, on a header of more than 40 bits, on an invalid overlap
 // and after [Protector.Wipe]; in all these cases nothing has changed.
@@ -261,6 +262,9 @@ func (p *Protector) Open(prefix []byte, header uint64, body []byte) error {
 // and open panics. See [gcm.RecordKey.Wipe] for what it does not reach; AEADs
 // outside this module can only be dropped for the garbage collector.
 func (p *Protector) Wipe() {
+	if p.self != p {
+		return // a copy, which shares the key with the original
+	}
 	if p.record != nil {
 		p.record.Wipe()
 	}
