@@ -1,11 +1,10 @@
 package gcm_test
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"syscall"
+	"strings"
 	"testing"
 
 	"example.com/splitseal/gcm"
@@ -38,7 +37,7 @@ func TestUnknownWord(t *testing.T) {
 		command := exec.Command(executable, "-test.run=^TestUnknownWord$")
 		command.Env = append(os.Environ(), child+"=1", asm.EnvCPU+"="+word)
 		out, err := command.CombinedOutput()
-		if errors.Is(err, syscall.ENOEXEC) {
+		if err != nil && strings.Contains(err.Error(), "exec format error") {
 			t.Skip("no other process can be started here, as in an emulator: ", err)
 		}
 		if err != nil || string(out) != want {

@@ -5,13 +5,11 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"math"
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 
 	"example.com/splitseal/gcm"
@@ -286,7 +284,7 @@ func TestFIPS140Only(t *testing.T) {
 	if bytes.HasPrefix(out, []byte("panic: fips140: ")) {
 		t.Skipf("this build has no FIPS 140-3 mode: %s", bytes.SplitN(out, []byte("\n"), 2)[0])
 	}
-	if errors.Is(err, syscall.ENOEXEC) {
+	if err != nil && strings.Contains(err.Error(), "exec format error") {
 		t.Skip("no other process can be started here, as in an emulator: ", err)
 	}
 	if err != nil {
