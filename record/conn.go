@@ -222,7 +222,7 @@ func NewConn(transport net.Conn, cfg ConnConfig) (*Conn, error) {
 		DynamicRecordSizing: cfg.DynamicRecordSizing,
 		KeepBuffer:          cfg.KeepBuffer,
 	})
-	c.out.conn = c
+	c.in.conn, c.out.conn = c, c
 	return c, nil
 }
 
@@ -235,7 +235,6 @@ func (c *Conn) Read(p []byte) (n int, err error) {
 	}
 	c.readLock.Lock()
 	defer c.unlockRead()
-	c.endRead()
 	n, err = c.in.Read(p)
 	if err != nil {
 		err = c.readError(err)
@@ -248,25 +247,11 @@ func (c *Conn) Read(p []byte) (n int, err error) {
 func (c *Conn) WriteTo(w io.Writer) (n int64, err error) {
 	c.readLock.Lock()
 	defer c.unlockRead()
-	for {
-		c.endRead()
-		m, err := c.in.writeRecord(w)
-		n += int64(m)
-		if err == io.EOF {
-			return n, nil
-		}
-		if err != nil {
-			return n, c.readError(err)
-		}
+	n, err = c.in.WriteTo(w)
+	if err != nil {
+		err = c.readError(err)
 	}
-}
-
-// endRead ends reading if SendAlert has ended the connection. It is called before
-// each record of a WriteTo, and before each Read.
-func (c *Conn) endRead() {
-	if f := c.failure.Load(); f != nil && c.in.err == nil {
-		c.in.close(f.err)
-	}
+	return n, err
 }
 
 // readError says that the connection is closed if that is why a read failed.
@@ -383,9 +368,10 @@ func (c *Conn) CloseWrite() error {
 // SendAlert sends the alert a, for a caller whose own code has found a fault of the
 // peer's: in post-handshake authentication, say. An error alert ends the connection,
 // whether or not it can be sent: every later call but Close returns [ErrClosed],
-// wrapped, and a Read that waits returns no more than what arrives next. The alert is
-// sent at once, within a second, if no Write is under way, and otherwise by that
-// Write; and not at all after CloseWrite, a failed Write, or at the key's hard limit.
+// wrapped, and no record is opened any more. A Read that waits does so until something
+// arrives, or until Close. The alert is sent at once, within a second, if no Write is
+// under way, and otherwise by that Write; and not at all after CloseWrite, a failed
+// Write, or at the key's hard limit.
 //
 // In [ConnConfig.HandleMessage] it may be called too. If that returns an error then,
 // the Read that it runs in returns it.
@@ -686,11 +672,7 @@ func (r *connReader) handleMessage(message []byte) error {
 	if c.hooks.message == nil {
 		return ErrUnexpectedMessage
 	}
-	err := c.hooks.message(c, message)
-	if f := c.failure.Load(); f != nil && err == nil {
-		return f.err // of SendAlert in the hook, or beside it
-	}
-	return err
+	return c.hooks.message(c, message)
 }
 
 // handleKeyUpdate leaves the reply to the next write: a Read that waited for

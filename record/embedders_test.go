@@ -296,6 +296,18 @@ func TestConnSendAlertEndsReads(t *testing.T) {
 		t.Errorf("WriteTo: %d, %v", n, err)
 	}
 
+	// In the middle of a record that was opened for a short buffer: the rest of it
+	// is not read either.
+	f = newPeer(t)
+	c, _, _ = faultyConn(t, f.record(23, []byte("long"), 0), ConnConfig{})
+	if n, err := c.Read(make([]byte, 1)); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	c.SendAlert(AlertInternalError)
+	if n, err := c.Read(make([]byte, 1000)); n != 0 || !errors.Is(err, ErrClosed) {
+		t.Errorf("Read of the rest: %d, %v", n, err)
+	}
+
 	c, s, _ = faultyConn(t, wire, ConnConfig{})
 	if err := c.CloseWrite(); err != nil {
 		t.Fatal(err)

@@ -18,8 +18,7 @@ type ReaderConfig struct {
 	// included, but KeyUpdate. The message is only valid during the call. If it
 	// returns an error, that ends the Reader with a [HookError], or with that error
 	// itself if it is one of this package's variables for which [AlertOf] names an
-	// alert. A nil HandleMessage refuses
-	// every message with [ErrUnexpectedMessage].
+	// alert. A nil HandleMessage refuses every message with [ErrUnexpectedMessage].
 	//
 	// It runs inside a Read and must not call methods of the Reader. If it
 	// panics, that ends the Reader with [ErrInterrupted].
@@ -78,6 +77,7 @@ type Reader struct {
 	transport io.Reader
 	socket    *socket // to wait until the transport is readable, or nil
 	opener    *Opener
+	conn      *Conn // whose Reader this is, or nil
 	handler   readHandler
 	messages  *HandshakeReader // nil before the first handshake record
 	maxSize   int
@@ -176,6 +176,7 @@ func (r *Reader) Read(p []byte) (n int, err error) {
 		return 0, nil
 	}
 	for {
+		r.heedConn()
 		if r.plain < r.plainEnd {
 			n += r.takePlain(p[n:])
 		}
@@ -219,9 +220,13 @@ func (r *Reader) WriteTo(w io.Writer) (n int64, err error) {
 // writeRecord reads until there is content, and writes that to w. It returns
 // [io.EOF] only when that is the end of r, not when w returns it.
 func (r *Reader) writeRecord(w io.Writer) (n int, err error) {
-	for r.plain == r.plainEnd {
+	for {
+		r.heedConn()
 		if r.err != nil {
 			return 0, r.err
+		}
+		if r.plain < r.plainEnd {
+			break
 		}
 		if _, need := r.open(nil); need > 0 {
 			if err := r.fill(); err != nil {
@@ -241,6 +246,15 @@ func (r *Reader) writeRecord(w io.Writer) (n int, err error) {
 	}
 	r.dropPlain(n)
 	return n, err
+}
+
+// heedConn ends r if its Conn is dead already, before each record.
+func (r *Reader) heedConn() {
+	if r.conn != nil && r.err == nil {
+		if f := r.conn.failure.Load(); f != nil {
+			r.close(f.err)
+		}
+	}
 }
 
 // takePlain moves content that was opened in place to p.
@@ -400,9 +414,7 @@ func (r *Reader) handleMessages() error {
 			return nil
 		}
 		if message[0] != typeKeyUpdate {
-			if err := r.handler.handleMessage(message); err == errAlertSent {
-				return err
-			} else if err != nil {
+			if err := r.handler.handleMessage(message); err != nil {
 				return hookError(err, ErrMessageHandler)
 			}
 			continue

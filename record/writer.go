@@ -407,6 +407,7 @@ func (w *Writer) keyUpdate(request bool) error {
 // PeerKeyUpdate tells w that the peer's KeyUpdate was received, and whether it
 // requested one in return, which is then sent before the next application data.
 // Requests that come before that are answered together.
+//
 // It may be called concurrently with all other methods, as by
 // [ReaderConfig.OnKeyUpdate] beside a Write. The Sealer learns of it in the Writer's
 // next call: whoever is to export the Sealer makes an empty Write first.
@@ -525,17 +526,12 @@ func (w *Writer) put(b *outBuffer) {
 // prepare makes the Sealer and b ready for a record with size bytes of
 // application data. It returns the content that the transport took meanwhile.
 func (w *Writer) prepare(b *outBuffer, size int) (n int, err error) {
-	for updated := false; ; {
+	for {
 		// Again after each flush, which may have taken long.
 		if w.conn != nil {
 			if err := w.conn.beforeRecord(); err != nil {
 				return n, err
 			}
-		}
-		// But not after a KeyUpdate: a peer that asks faster than we answer would
-		// get nothing else.
-		if !updated {
-			w.hearPeer()
 		}
 		next, update := size, w.sealer.NeedsKeyUpdate()
 		if update {
@@ -547,6 +543,9 @@ func (w *Writer) prepare(b *outBuffer, size int) (n int, err error) {
 			if err != nil {
 				return n, err
 			}
+			// Not after each KeyUpdate: a peer that asks faster than we answer
+			// would get nothing else.
+			w.hearPeer()
 			continue
 		}
 		if !update {
@@ -562,7 +561,6 @@ func (w *Writer) prepare(b *outBuffer, size int) (n int, err error) {
 			return n, err
 		}
 		w.sealed(b, records, 0)
-		updated = true
 	}
 }
 
