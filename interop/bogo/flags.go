@@ -84,6 +84,22 @@ type options struct {
 // The runner counts the test as skipped.
 var errUnimplemented = errors.New("unimplemented")
 
+// protocols returns what ALPN offers or accepts.
+func (o *options) protocols() ([]string, error) {
+	if o.selectALPN != "" {
+		return []string{o.selectALPN}, nil
+	}
+	var list []string
+	for p := o.advertiseALPN; p != ""; {
+		n := int(p[0])
+		if n >= len(p) {
+			return nil, errors.New("-advertise-alpn is malformed")
+		}
+		list, p = append(list, p[1:1+n]), p[1+n:]
+	}
+	return list, nil
+}
+
 // setter takes the value of a flag.
 type setter func(o *options, value string) error
 

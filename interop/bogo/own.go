@@ -35,7 +35,7 @@ func newStack(o *options) (*stack, error) {
 	if o.hostName != "" {
 		s.client.serverName = o.hostName
 	}
-	list, err := protocols(o)
+	list, err := o.protocols()
 	if err != nil {
 		return nil, err
 	}
@@ -67,22 +67,6 @@ func newStack(o *options) (*stack, error) {
 		s.server.certificates = []*certificate{cert}
 	}
 	return s, nil
-}
-
-// protocols returns what ALPN offers or accepts.
-func protocols(o *options) ([]string, error) {
-	if o.selectALPN != "" {
-		return []string{o.selectALPN}, nil
-	}
-	var list []string
-	for p := o.advertiseALPN; p != ""; {
-		n := int(p[0])
-		if n >= len(p) {
-			return nil, errors.New("-advertise-alpn is malformed")
-		}
-		list, p = append(list, p[1:1+n]), p[1+n:]
-	}
-	return list, nil
 }
 
 func (s *stack) handshake(_ context.Context, conn net.Conn, o *options, _ bool) (*peer, error) {

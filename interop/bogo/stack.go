@@ -60,7 +60,7 @@ func newStack(o *options) (*stack, error) {
 		c.CurvePreferences = append(c.CurvePreferences, tls.CurveID(id))
 	}
 	var err error
-	if c.NextProtos, err = protocols(o); err != nil {
+	if c.NextProtos, err = nextProtos(o); err != nil {
 		return nil, err
 	}
 	if o.trustCert != "" {
@@ -122,25 +122,15 @@ func (s *stack) useCertificate(o *options) error {
 	return nil
 }
 
-// protocols returns what NextProtos has to be.
-func protocols(o *options) ([]string, error) {
+// nextProtos returns what NextProtos has to be.
+func nextProtos(o *options) ([]string, error) {
 	switch {
 	case o.rejectALPN:
 		return []string{"none of theirs"}, nil
 	case o.declineALPN:
 		return nil, nil
-	case o.selectALPN != "":
-		return []string{o.selectALPN}, nil
 	}
-	var list []string
-	for p := o.advertiseALPN; p != ""; {
-		n := int(p[0])
-		if n >= len(p) {
-			return nil, errors.New("-advertise-alpn is malformed")
-		}
-		list, p = append(list, p[1:1+n]), p[1+n:]
-	}
-	return list, nil
+	return o.protocols()
 }
 
 // handshake does the handshake and takes the connection over.
