@@ -36,8 +36,8 @@ var ErrOpen = gcm.ErrOpen
 //
 // All methods panic on a wrong nonce size, on lengths that do not fit and on an
 // invalid overlap, before they write anything; where an AEAD panics by itself, text
-// that was in place may be lost. They may be called
-// concurrently if those of the underlying AEAD may.
+// that was in place may be lost. They may be called concurrently if those of the
+// underlying AEAD may.
 type Gatherer interface {
 	cipher.AEAD
 

@@ -114,9 +114,8 @@ func (p *Protector) Format(s fmt.State, verb rune) {
 // content may be exactly out[:len(content)]; otherwise it must not overlap out.
 //
 // Seal uses the current sequence number and then adds one; the number is spent
-// before out is written, so a panic in the AEAD does not bring it back, nor content
-// that was in place, which is erased. Seal
-// returns [ErrSequenceExhausted] when there is no number left, and panics on a
+// before out is written, so a panic in the AEAD brings back neither it nor content
+// that was in place. Seal returns [ErrSequenceExhausted] when there is no number left, and panics on a
 // wrong length of out, on a header of more than 40 bits, on an invalid overlap
 // and after [Protector.Wipe]; in all these cases nothing has changed.
 //
