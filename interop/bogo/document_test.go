@@ -13,7 +13,7 @@ func describe(results []result, configs []config) string {
 	fmt.Fprintf(&b, `# BoGo
 
 This file is written by the tests in `+"`interop/bogo`"+`, and they fail if it says
-anything else than what they see. BoGo is the test runner of BoringSSL: it plays a
+anything other than what they see. BoGo is the test runner of BoringSSL: it plays a
 peer that makes one fault, or has one peculiarity, in each connection, and judges
 what the other side sends and says. That side is our shim. Its handshake is either
 crypto/tls's, and every record after it package record's, or that of

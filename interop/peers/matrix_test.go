@@ -148,7 +148,7 @@ func (m *results) text() string {
 	b.WriteString(`# Interoperability
 
 This file is written by the tests in ` + "`interop/peers`" + `, and they fail if its
-first table says anything else than what they see; ` + "`go test ./interop/peers -update`" + `
+first table says anything other than what they see; ` + "`go test ./interop/peers -update`" + `
 writes it.
 The role is ours: as a client or server the handshake is crypto/tls's and every
 record after it is package record's, taken over by package cryptotls; as a relay
@@ -169,7 +169,7 @@ What the columns say:
 An empty cell is something that the peer's program cannot be made to do. Words behind
 *passed* say that part of it was: *obeyed*, the peer reads on under our new keys and
 has no occasion to answer with its own; *ours first* and *its own first*, the only order of
-closing that it lets one see; sizes, the most that it takes or sends.
+closing that can be observed; sizes, the most that it takes or sends.
 
 `)
 	b.WriteString("| peer | version | our role | suite |")
