@@ -127,12 +127,11 @@ func (w *Writer) writeOne(p []byte) (n int, err error) {
 		return w.write(p)
 	}
 	b := w.take(false)
-	records, err := w.sealer.Seal(b.records, ContentTypeApplicationData, p)
-	if err == nil {
-		if n, err = w.transport.Write(records); n == len(records) && err == nil {
+	if b.records, err = w.sealer.Seal(b.records, ContentTypeApplicationData, p); err == nil {
+		if n, err = w.transport.Write(b.records); n == len(b.records) && err == nil {
 			n = len(p)
 		} else {
-			w.sealed(b, records, len(p))
+			w.sealed(b, len(p))
 			n, err = w.taken(b, n, err)
 		}
 	}
@@ -151,9 +150,8 @@ func (w *Writer) write(p []byte) (n int, err error) {
 		size := min(len(p), w.contentSize())
 		var m int
 		if m, err = w.prepare(b, size); err == nil {
-			var records []byte
-			if records, err = w.sealer.Seal(b.records, ContentTypeApplicationData, p[:size]); err == nil {
-				w.sealed(b, records, size)
+			if b.records, err = w.sealer.Seal(b.records, ContentTypeApplicationData, p[:size]); err == nil {
+				w.sealed(b, size)
 				p = p[size:]
 			}
 		}
@@ -205,9 +203,8 @@ func (w *Writer) writeBuffers(pieces [][]byte) (n int64, err error) {
 			at := len(b.records) + HeaderSize
 			content := b.records[at : at+size]
 			b.pieces = from.next(b.pieces[:0], content)
-			var records []byte
-			if records, err = w.sealer.SealGather(b.records, ContentTypeApplicationData, b.pieces); err == nil {
-				w.sealed(b, records, size)
+			if b.records, err = w.sealer.SealGather(b.records, ContentTypeApplicationData, b.pieces); err == nil {
+				w.sealed(b, size)
 				left -= size
 			} else {
 				clear(content) // what was copied there
@@ -347,9 +344,8 @@ func (w *Writer) writeHandshake(messages []byte) error {
 	limit := w.sealer.MaxContentSize()
 	if records := uint64((len(messages) + limit - 1) / limit); !w.sealer.canSeal(records) {
 		// Between the fragments of a message it would be too late.
-		var sealed []byte
-		if sealed, err = w.sealer.SealKeyUpdate(b.records, false); err == nil {
-			w.sealed(b, sealed, 0)
+		if b.records, err = w.sealer.SealKeyUpdate(b.records, false); err == nil {
+			w.sealed(b, 0)
 		}
 	}
 	for len(messages) > 0 && err == nil {
@@ -358,9 +354,8 @@ func (w *Writer) writeHandshake(messages []byte) error {
 			_, err = w.flush(b, nil)
 		}
 		if err == nil {
-			var records []byte
-			if records, err = w.sealer.Seal(b.records, ContentTypeHandshake, messages[:size]); err == nil {
-				w.sealed(b, records, 0)
+			if b.records, err = w.sealer.Seal(b.records, ContentTypeHandshake, messages[:size]); err == nil {
+				w.sealed(b, 0)
 				messages = messages[size:]
 			}
 		}
@@ -388,16 +383,18 @@ func (w *Writer) KeyUpdate(request bool) error {
 	// "Until receiving a subsequent KeyUpdate from the peer, the sender MUST NOT
 	// send another KeyUpdate with request_update set to "update_requested"."
 	// (RFC 9846, Section 4.7.3)
-	err := w.keyUpdate(request && !w.sealer.KeyUpdateRequested())
+	request = request && !w.sealer.KeyUpdateRequested()
+	err := w.sendOne(func(dst []byte) ([]byte, error) { return w.sealer.SealKeyUpdate(dst, request) })
 	w.end()
 	return err
 }
 
-func (w *Writer) keyUpdate(request bool) error {
+// sendOne sends the one record that seal makes, which carries no content of the
+// caller's.
+func (w *Writer) sendOne(seal func(dst []byte) ([]byte, error)) (err error) {
 	b := w.take(false)
-	records, err := w.sealer.SealKeyUpdate(b.records, request)
-	if err == nil {
-		w.sealed(b, records, 0)
+	if b.records, err = seal(b.records); err == nil {
+		w.sealed(b, 0)
 	}
 	_, err = w.flush(b, err)
 	w.put(b)
@@ -437,22 +434,11 @@ func (w *Writer) SendAlert(a Alert) error {
 	if err := w.begin(); err != nil {
 		return err
 	}
-	err := w.sendAlert(a)
-	w.end()
-	return err
-}
-
-func (w *Writer) sendAlert(a Alert) error {
-	b := w.take(false)
-	records, err := w.sealer.SealAlert(b.records, a)
-	if err == nil {
-		w.sealed(b, records, 0)
-	}
-	_, err = w.flush(b, err)
-	w.put(b)
+	err := w.sendOne(func(dst []byte) ([]byte, error) { return w.sealer.SealAlert(dst, a) })
 	if err == nil && a != AlertUserCanceled {
 		w.err, w.kept = ErrClosed, nil
 	}
+	w.end()
 	return err
 }
 
@@ -556,11 +542,10 @@ func (w *Writer) prepare(b *outBuffer, size int) (n int, err error) {
 		// record." (RFC 9846, Section 4.7.3); and "Implementations MUST either
 		// close the connection or do a key update as described in [Section
 		// 4.7.3] prior to reaching these limits." (Section 5.5)
-		records, err := w.sealer.SealKeyUpdate(b.records, false)
-		if err != nil {
+		if b.records, err = w.sealer.SealKeyUpdate(b.records, false); err != nil {
 			return n, err
 		}
-		w.sealed(b, records, 0)
+		w.sealed(b, 0)
 	}
 }
 
@@ -574,10 +559,9 @@ func (w *Writer) room(b *outBuffer, size int) bool {
 	return need <= cap(b.records)-len(b.records) && len(b.marks) < cap(b.marks)
 }
 
-// sealed notes that records now holds one more record.
-func (w *Writer) sealed(b *outBuffer, records []byte, content int) {
-	b.records = records
-	b.marks = append(b.marks, mark{end: len(records), content: content})
+// sealed notes that b holds one more record, with so much content of the caller's.
+func (w *Writer) sealed(b *outBuffer, content int) {
+	b.marks = append(b.marks, mark{end: len(b.records), content: content})
 	w.burst = min(w.burst+content, burstSize)
 }
 
