@@ -212,8 +212,13 @@ func NewConn(transport net.Conn, cfg ConnConfig) (*Conn, error) {
 		hooks:     connHooks{cfg.HandleMessage, cfg.OnAlert},
 	}
 	c.writeLock.init()
-	c.in.init(transport, cfg.Opener, (*connReader)(c), ReaderConfig{
-		Unread:                  cfg.Unread,
+	c.in.init(transport, cfg.Opener, ReaderConfig{
+		Unread:        cfg.Unread,
+		HandleMessage: c.handleMessage,
+		// The reply is left to the next write: a Read that waited for room to send
+		// it could wait for a peer that does the same.
+		OnKeyUpdate:             c.out.PeerKeyUpdate,
+		OnAlert:                 func(a Alert) { c.tell(a, false) },
 		MaxHandshakeMessageSize: cfg.MaxHandshakeMessageSize,
 		AcceptTruncation:        cfg.AcceptTruncation,
 		KeepBuffer:              cfg.KeepBuffer,
@@ -412,7 +417,7 @@ func (c *Conn) sendUserCanceled() error {
 	if err := c.out.SendAlert(AlertUserCanceled); err != nil {
 		return c.writeError(err)
 	}
-	c.alertSent(AlertUserCanceled)
+	c.tell(AlertUserCanceled, true)
 	return nil
 }
 
@@ -423,7 +428,7 @@ var errAlertSent = fmt.Errorf("%w by an error alert of this side", ErrClosed)
 func (c *Conn) closeNotify() error {
 	err := c.out.Close()
 	if err == nil {
-		c.alertSent(AlertCloseNotify)
+		c.tell(AlertCloseNotify, true)
 	}
 	return err
 }
@@ -573,7 +578,7 @@ func (c *Conn) settle() {
 			c.out.sealer.Wipe()
 			c.out.err = f.err
 			if err == nil {
-				c.alertSent(f.alert)
+				c.tell(f.alert, true)
 			}
 		}
 		c.out.fail(f.err)
@@ -628,18 +633,16 @@ func (c *Conn) writeError(err error) error {
 	return err
 }
 
-func (c *Conn) alertSent(a Alert) {
+// tell tells OnAlert.
+func (c *Conn) tell(a Alert, sent bool) {
 	if c.hooks.alert != nil {
-		c.hooks.alert(a, true)
+		c.hooks.alert(a, sent)
 	}
 }
 
-// connReader is the readHandler of a Conn. Its methods run under the read lock.
-type connReader Conn
-
-// handleMessage takes a handshake message that is not a KeyUpdate.
-func (r *connReader) handleMessage(message []byte) error {
-	c := (*Conn)(r)
+// handleMessage takes a handshake message that is not a KeyUpdate, under the read
+// lock.
+func (c *Conn) handleMessage(message []byte) error {
 	switch message[0] {
 	case typeNewSessionTicket:
 		if c.role != RoleClient {
@@ -675,17 +678,7 @@ func (r *connReader) handleMessage(message []byte) error {
 	return c.hooks.message(c, message)
 }
 
-// handleKeyUpdate leaves the reply to the next write: a Read that waited for
-// room to send it could wait for a peer that does the same.
-func (r *connReader) handleKeyUpdate(request bool) { r.out.PeerKeyUpdate(request) }
-
-func (r *connReader) handleAlert(a Alert) {
-	if r.hooks.alert != nil {
-		r.hooks.alert(a, false)
-	}
-}
-
-// handleFailure ends the other direction too.
+// readFailed ends the other direction too, under the read lock.
 //
 // "Upon transmission or receipt of a fatal alert message, both parties MUST
 // immediately close the connection." "Whenever an implementation encounters a
@@ -694,8 +687,7 @@ func (r *connReader) handleAlert(a Alert) {
 // Section 6.2). Deviation: the transport stays open until the caller's Close,
 // though nothing more is sent or read. Closed here, with data of the peer unread,
 // it could lose the alert.
-func (r *connReader) handleFailure(err error) {
-	c := (*Conn)(r)
+func (c *Conn) readFailed(err error) {
 	f := &failure{err: err, send: true}
 	// Not errors.As: an error of the handler may wrap another connection's alert.
 	if _, received := err.(*AlertError); received {
@@ -748,7 +740,7 @@ func (c *Conn) Export() (sealer, opener *State, err error) {
 	case c.in.plain < c.in.plainEnd:
 		return nil, nil, ErrHandshakePartial
 	}
-	unread := append(append([]byte(nil), c.in.buffered()...), c.in.unread...)
+	unread := append(append([]byte(nil), c.in.buffered()...), c.in.config.Unread...)
 	if opener, err = c.in.opener.Export(unread); err != nil {
 		return nil, nil, err
 	}

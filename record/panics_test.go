@@ -152,7 +152,7 @@ func TestCloseLeavesNoHook(t *testing.T) {
 		want := net.ErrClosed
 		if failed {
 			want = ErrBadRecordMAC
-			(*connReader)(c).handleFailure(want)
+			c.readFailed(want)
 		}
 		c.writeLock.unlock()
 		for c.writeLock.users.Load() > 0 {

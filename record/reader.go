@@ -1,6 +1,7 @@
 package record
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -78,11 +79,8 @@ type Reader struct {
 	socket    *socket // to wait until the transport is readable, or nil
 	opener    *Opener
 	conn      *Conn // whose Reader this is, or nil
-	handler   readHandler
+	config    ReaderConfig
 	messages  *HandshakeReader // nil before the first handshake record
-	maxSize   int
-	truncate  bool
-	keep      bool
 
 	// Received and not yet opened is b.b[start:end], or head[:end] if b is nil.
 	// Content opened in place and not yet read is b.b[plain:plainEnd], before
@@ -93,17 +91,8 @@ type Reader struct {
 	plain, plainEnd int
 	fast            bool // the last read filled its buffer
 
-	unread  []byte // comes before what the transport returns
-	pending error  // of the transport, after what was received
-	err     error  // final
-}
-
-// readHandler is what a Reader tells its owner.
-type readHandler interface {
-	handleMessage(message []byte) error
-	handleKeyUpdate(request bool)
-	handleAlert(a Alert)
-	handleFailure(err error)
+	pending error // of the transport, after what was received
+	err     error // final
 }
 
 // NewReader returns a Reader of records that opener opens. The Opener belongs to
@@ -113,58 +102,26 @@ type readHandler interface {
 // It panics if transport or opener is nil or cfg.MaxHandshakeMessageSize negative.
 func NewReader(transport io.Reader, opener *Opener, cfg ReaderConfig) *Reader {
 	r := new(Reader)
-	r.init(transport, opener, &configHandler{cfg.HandleMessage, cfg.OnKeyUpdate, cfg.OnAlert}, cfg)
+	r.init(transport, opener, cfg)
 	return r
 }
 
-func (r *Reader) init(transport io.Reader, opener *Opener, handler readHandler, cfg ReaderConfig) {
+func (r *Reader) init(transport io.Reader, opener *Opener, cfg ReaderConfig) {
 	if transport == nil || opener == nil {
 		panic("record: nil transport or Opener")
 	}
 	if cfg.MaxHandshakeMessageSize < 0 {
 		panic("record: negative message size limit")
 	}
-	r.transport, r.opener, r.handler = transport, opener, handler
-	r.maxSize = cfg.MaxHandshakeMessageSize
-	if r.maxSize == 0 {
-		r.maxSize = defaultMaxMessageSize
+	if cfg.MaxHandshakeMessageSize == 0 {
+		cfg.MaxHandshakeMessageSize = defaultMaxMessageSize
 	}
-	r.truncate, r.keep = cfg.AcceptTruncation, cfg.KeepBuffer
-	if !r.keep {
+	cfg.Unread = bytes.Clone(cfg.Unread)
+	r.transport, r.opener, r.config = transport, opener, cfg
+	if !cfg.KeepBuffer {
 		r.socket = newSocket(transport)
 	}
-	if len(cfg.Unread) > 0 {
-		r.unread = append([]byte(nil), cfg.Unread...)
-	}
 }
-
-// configHandler is the readHandler of a Reader that no Conn owns.
-type configHandler struct {
-	message   func([]byte) error
-	keyUpdate func(bool)
-	alert     func(Alert)
-}
-
-func (h *configHandler) handleMessage(message []byte) error {
-	if h.message == nil {
-		return ErrUnexpectedMessage
-	}
-	return h.message(message)
-}
-
-func (h *configHandler) handleKeyUpdate(request bool) {
-	if h.keyUpdate != nil {
-		h.keyUpdate(request)
-	}
-}
-
-func (h *configHandler) handleAlert(a Alert) {
-	if h.alert != nil {
-		h.alert(a)
-	}
-}
-
-func (h *configHandler) handleFailure(error) {}
 
 // Read reads application data into p. It returns as soon as there is some, with
 // what more has been received in whole records, and never waits for more. Bytes of p
@@ -283,7 +240,7 @@ func (r *Reader) release() {
 
 func (r *Reader) giveBack() {
 	r.plain, r.plainEnd, r.start, r.end = 0, 0, 0, 0
-	if r.b != nil && !r.keep {
+	if r.b != nil && !r.config.KeepBuffer {
 		r.b.put()
 		r.b = nil
 	}
@@ -373,14 +330,16 @@ func (r *Reader) alert(content []byte) error {
 	if err != nil {
 		r.fail(err) // before the caller's code here, too
 	}
-	r.handler.handleAlert(a)
+	if r.config.OnAlert != nil {
+		r.config.OnAlert(a)
+	}
 	return err
 }
 
 // handshake obeys the content of a handshake record.
 func (r *Reader) handshake(content []byte) (err error) {
 	if r.messages == nil {
-		r.messages = NewHandshakeReader(r.maxSize)
+		r.messages = NewHandshakeReader(r.config.MaxHandshakeMessageSize)
 	}
 	err = r.messages.Append(content)
 	clear(content) // before the caller's code, which may panic
@@ -414,7 +373,10 @@ func (r *Reader) handleMessages() error {
 			return nil
 		}
 		if message[0] != typeKeyUpdate {
-			if err := r.handler.handleMessage(message); err != nil {
+			if r.config.HandleMessage == nil {
+				return ErrUnexpectedMessage
+			}
+			if err := r.config.HandleMessage(message); err != nil {
 				return hookError(err, ErrMessageHandler)
 			}
 			continue
@@ -437,20 +399,22 @@ func (r *Reader) handleMessages() error {
 			}
 			return err
 		}
-		r.handler.handleKeyUpdate(request)
+		if r.config.OnKeyUpdate != nil {
+			r.config.OnKeyUpdate(request)
+		}
 	}
 }
 
 // fill waits for the transport and receives at least one byte, or returns an
 // error, which is also in r.err if it is final. No content is in the buffer.
 func (r *Reader) fill() error {
-	if len(r.unread) > 0 {
+	if len(r.config.Unread) > 0 {
 		r.makeRoom()
-		n := copy(r.b.b[r.end:], r.unread)
+		n := copy(r.b.b[r.end:], r.config.Unread)
 		r.end += n
-		r.unread = r.unread[n:]
-		if len(r.unread) == 0 {
-			r.unread = nil
+		r.config.Unread = r.config.Unread[n:]
+		if len(r.config.Unread) == 0 {
+			r.config.Unread = nil
 		}
 		return nil
 	}
@@ -479,7 +443,7 @@ func (r *Reader) fill() error {
 func (r *Reader) readTransport() (n int, err error) {
 	for range maxEmptyReads {
 		var room []byte
-		if r.b == nil && !r.keep && r.end < HeaderSize {
+		if r.b == nil && !r.config.KeepBuffer && r.end < HeaderSize {
 			room = r.head[r.end:]
 		} else {
 			r.makeRoom()
@@ -500,7 +464,7 @@ func (r *Reader) readTransport() (n int, err error) {
 // makeRoom makes sure that there is a buffer with room behind what it holds,
 // and for the record that begins there. No content is in the buffer.
 func (r *Reader) makeRoom() {
-	large := r.fast || r.socket != nil || len(r.unread) > smallSize
+	large := r.fast || r.socket != nil || len(r.config.Unread) > smallSize
 	if r.b == nil || large && len(r.b.b) < largeSize {
 		r.move(takeInBuffer(large))
 		return
@@ -548,7 +512,7 @@ func (r *Reader) transportError(err error) error {
 		// receiver cannot know that all the data that was sent has been
 		// received." (RFC 9846, Section 6.1)
 		err = io.ErrUnexpectedEOF
-		if r.truncate && r.start == r.end && !r.opener.HandshakePartial() {
+		if r.config.AcceptTruncation && r.start == r.end && !r.opener.HandshakePartial() {
 			err = io.EOF
 		}
 	default:
@@ -573,8 +537,8 @@ func (r *Reader) fail(err error) {
 		return
 	}
 	r.close(err)
-	if err != io.EOF {
-		r.handler.handleFailure(err)
+	if err != io.EOF && r.conn != nil {
+		r.conn.readFailed(err)
 	}
 }
 
@@ -587,7 +551,7 @@ func (r *Reader) close(err error) {
 	if r.messages != nil {
 		r.messages.Wipe()
 	}
-	r.unread, r.pending, r.messages = nil, nil, nil
+	r.config.Unread, r.pending, r.messages = nil, nil, nil
 	if r.b != nil {
 		clear(r.b.b[r.plain:r.plainEnd])
 		r.b.put()

@@ -110,7 +110,7 @@ func TestReaderSplits(t *testing.T) {
 				if n, err := r.Read(p); n != 0 || err != io.EOF {
 					t.Errorf("%s, %d: after the end: %d, %v", name, size, n, err)
 				}
-				if r.b != nil || r.unread != nil || r.opener.keys != nil {
+				if r.b != nil || r.config.Unread != nil || r.opener.keys != nil {
 					t.Error("memory or keys are still there")
 				}
 			}

@@ -240,7 +240,7 @@ func runSchedule(t *testing.T, seed uint64) string {
 	client.finish()
 	server.finish()
 	for _, s := range []*modelSide{client, server} {
-		if s.conn.in.b != nil && s.conn.in.keep == false && s.conn.in.err != nil {
+		if s.conn.in.b != nil && s.conn.in.config.KeepBuffer == false && s.conn.in.err != nil {
 			t.Error("a buffer is still there")
 		}
 		if !s.closed {
