@@ -1,5 +1,7 @@
 package record
 
+import "strconv"
+
 // Alert is an alert description (RFC 9846, Section 6).
 type Alert uint8
 
@@ -71,7 +73,7 @@ func (a Alert) String() string {
 	if name, ok := alertNames[a]; ok {
 		return name
 	}
-	return "alert " + decimal(uint8(a))
+	return "alert " + strconv.Itoa(int(a))
 }
 
 // IsError reports whether a ends the connection with an error. Only

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,7 +31,7 @@ func (r Role) String() string {
 	case RoleServer:
 		return "server"
 	}
-	return "role " + decimal(uint8(r))
+	return "role " + strconv.Itoa(int(r))
 }
 
 // ConnConfig says what [NewConn] needs. Role, Sealer and Opener must be set.

@@ -27,6 +27,8 @@
 // itself.
 package record
 
+import "strconv"
+
 // Sizes of RFC 9846, Section 5, in bytes.
 const (
 	// HeaderSize is the size of a record header.
@@ -76,7 +78,7 @@ func (t ContentType) String() string {
 	case ContentTypeApplicationData:
 		return "application_data"
 	}
-	return "content type " + decimal(uint8(t))
+	return "content type " + strconv.Itoa(int(t))
 }
 
 // Epoch says which keys protect records. A direction moves through the epochs
@@ -103,7 +105,7 @@ func (e Epoch) String() string {
 	case EpochApplication:
 		return "application"
 	}
-	return "epoch " + decimal(uint8(e))
+	return "epoch " + strconv.Itoa(int(e))
 }
 
 // PadToMultiple returns a padding policy that makes the inner plaintext,
@@ -115,18 +117,6 @@ func PadToMultiple(size int) func(contentSize int) int {
 	}
 	return func(contentSize int) int {
 		return (size - (contentSize+1)%size) % size
-	}
-}
-
-func decimal(v uint8) string {
-	var b [3]byte
-	i := len(b)
-	for {
-		i--
-		b[i] = '0' + v%10
-		if v /= 10; v == 0 {
-			return string(b[i:])
-		}
 	}
 }
 

@@ -378,17 +378,15 @@ func DecodeState(data []byte, suite func(id uint16) *aead.Suite) (*State, error)
 
 // Format writes the suite and the direction, whatever the verb.
 func (st *State) Format(w fmt.State, verb rune) {
-	fmt.Fprint(w, st.text())
+	fmt.Fprint(w, st.String())
 }
-
-// String returns what Format writes.
-func (st *State) String() string { return st.text() }
 
 // MarshalText returns what Format writes, so that encoders such as JSON's write
 // that.
-func (st *State) MarshalText() ([]byte, error) { return []byte(st.text()), nil }
+func (st *State) MarshalText() ([]byte, error) { return []byte(st.String()), nil }
 
-func (st *State) text() string {
+// String returns what Format writes.
+func (st *State) String() string {
 	switch {
 	case st == nil || st.fields == nil || st.fields.used.Load():
 		return "record.State(empty)"
