@@ -321,14 +321,7 @@ func (c *Conn) ReadFrom(r io.Reader) (n int64, err error) {
 // from a client. Its errors are those of Write, [ErrHandshakePartial] and
 // [ErrContentType].
 func (c *Conn) WriteHandshake(messages []byte) error {
-	if err := c.beginWrite(); err != nil {
-		return err
-	}
-	defer c.endWrite()
-	if err := c.writable(); err != nil {
-		return err
-	}
-	return c.writeError(c.out.WriteHandshake(messages))
+	return c.write(func() error { return c.out.WriteHandshake(messages) })
 }
 
 // KeyUpdate sends a KeyUpdate message and moves to the next generation of keys.
@@ -341,14 +334,7 @@ func (c *Conn) WriteHandshake(messages []byte) error {
 //
 // See RFC 9846, Section 4.7.3.
 func (c *Conn) KeyUpdate(request bool) error {
-	if err := c.beginWrite(); err != nil {
-		return err
-	}
-	defer c.endWrite()
-	if err := c.writable(); err != nil {
-		return err
-	}
-	return c.writeError(c.out.KeyUpdate(request))
+	return c.write(func() error { return c.out.KeyUpdate(request) })
 }
 
 // CloseWrite sends close_notify: nothing more will be sent. Reading goes on. It does
@@ -392,7 +378,13 @@ func (c *Conn) SendAlert(a Alert) error {
 	case a == AlertCloseNotify:
 		return c.CloseWrite()
 	case a == AlertUserCanceled:
-		return c.sendUserCanceled()
+		return c.write(func() error {
+			err := c.out.SendAlert(a)
+			if err == nil {
+				c.tell(a, true)
+			}
+			return err
+		})
 	case c.exported.Load():
 		return ErrExported
 	case c.closed.Load():
@@ -404,21 +396,6 @@ func (c *Conn) SendAlert(a Alert) error {
 		return c.failure.Load().err
 	}
 	c.settleSoon()
-	return nil
-}
-
-func (c *Conn) sendUserCanceled() error {
-	if err := c.beginWrite(); err != nil {
-		return err
-	}
-	defer c.endWrite()
-	if err := c.writable(); err != nil {
-		return err
-	}
-	if err := c.out.SendAlert(AlertUserCanceled); err != nil {
-		return c.writeError(err)
-	}
-	c.tell(AlertUserCanceled, true)
 	return nil
 }
 
@@ -626,6 +603,19 @@ func (c *Conn) beforeTransportWrite() error {
 	return nil
 }
 
+// write runs send, which sends something else than application data, under the write
+// lock.
+func (c *Conn) write(send func() error) error {
+	if err := c.beginWrite(); err != nil {
+		return err
+	}
+	defer c.endWrite()
+	if err := c.writable(); err != nil {
+		return err
+	}
+	return c.writeError(send())
+}
+
 // writeError says that the connection is closed if that is why a write failed.
 func (c *Conn) writeError(err error) error {
 	if err != nil && c.closed.Load() {
@@ -736,8 +726,8 @@ func (c *Conn) Export() (sealer, opener *State, err error) {
 		return nil, nil, c.in.err
 	case c.out.err != nil:
 		return nil, nil, c.out.err
-	case c.out.sealer.usable() != nil:
-		return nil, nil, c.out.sealer.usable()
+	case c.out.sealer.err != nil:
+		return nil, nil, c.out.sealer.err
 	case c.in.plain < c.in.plainEnd:
 		return nil, nil, ErrHandshakePartial
 	}
