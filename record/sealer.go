@@ -571,27 +571,29 @@ func (s *Sealer) end(err error) {
 
 // usable returns the final error, if there is one.
 func (s *Sealer) usable() error {
-	if s.err != nil {
-		return s.err
+	if s.err == nil && s.stage != stageIdle {
+		s.leaveStage()
 	}
-	switch s.stage {
-	case stagePadding:
+	return s.err
+}
+
+// leaveStage is for a call that finds s inside another one: the caller's padding
+// function has made it, or the other one's AEAD has panicked.
+//
+//go:noinline
+func (s *Sealer) leaveStage() {
+	if s.stage == stagePadding {
 		panic("record: Sealer used by its own padding function")
-	case stageCrypto:
-		s.stage = stageIdle
-		s.end(ErrInterrupted)
-		return s.err
 	}
-	return nil
+	s.stage = stageIdle
+	s.end(ErrInterrupted)
 }
 
 // check decides whether size bytes of handshake or application data content may
 // be sealed now.
 func (s *Sealer) check(typ ContentType, size int) error {
-	if s.err != nil || s.stage != stageIdle {
-		if err := s.usable(); err != nil {
-			return err
-		}
+	if err := s.usable(); err != nil {
+		return err
 	}
 	switch typ {
 	case ContentTypeApplicationData:
