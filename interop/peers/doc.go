@@ -1,6 +1,7 @@
 // Package peers holds no code, only tests: package record, after a hand-over by
 // package cryptotls, against the TLS stacks that a system has. It is a module of
-// its own so that the root module needs nothing that these tests need.
+// its own so that the root module needs nothing that these tests need. What
+// golang.org/x/net/nettest asks of a net.Conn is here for the same reason.
 //
 // A peer that is not installed is skipped, with the reason. Under
 // SPLITSEAL_REQUIRE=peers it fails instead. All traffic is on loopback and every
