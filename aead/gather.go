@@ -202,13 +202,13 @@ func (g *adapter) OpenScatter(pieces [][]byte, nonce, ciphertext, additionalData
 	if n < 0 {
 		return ErrOpen
 	}
-	if total, ok := mem.TotalSize(pieces, uint64(n)); !ok || total != n {
+	switch total, ok, inexact := mem.Measure(ciphertext, pieces, uint64(n)); {
+	case !ok || total != n:
 		panic("aead: pieces do not add up to the plaintext")
-	}
-	if mem.InexactPieces(ciphertext, pieces) {
+	case inexact:
 		panic(overlapText)
 	}
-	if mem.SelfOverlap(pieces) {
+	if _, apart := mem.Apart(pieces); !apart {
 		panic("aead: output pieces overlap each other")
 	}
 	checkApart(ciphertext, nonce, overlapNonce)

@@ -3,6 +3,7 @@ package gcm_test
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -113,6 +114,59 @@ func BenchmarkScatter(b *testing.B) {
 			},
 		})
 	})
+}
+
+// BenchmarkScatterOrder is Scatter, by an AEAD, for outputs that stand in
+// ascending order in one buffer, in no order in one buffer, or in no order where
+// the allocator put each. Only the first can be seen to be apart in one pass.
+//
+//	go test ./gcm -run '^$' -bench ScatterOrder -benchtime 300x
+func BenchmarkScatterOrder(b *testing.B) {
+	for _, backend := range backendNames() {
+		for _, shape := range []struct {
+			count int
+			size  func(i int) int
+		}{
+			{16, func(int) int { return 400 }},
+			{20, func(int) int { return 320 }},
+			{64, func(int) int { return 100 }},
+			{200, func(int) int { return 40 }},
+			{1000, func(i int) int { return 1 + i*7%15 }},
+		} {
+			for _, order := range []string{"ascending", "shuffled", "allocated"} {
+				b.Run(fmt.Sprintf("%s/%d/%s", backend, shape.count, order), func(b *testing.B) {
+					sizes := make([]int, shape.count)
+					for i := range sizes {
+						sizes[i] = shape.size(i)
+					}
+					r := newPiecesRatio(b, backend, sizes)
+					if order != "allocated" {
+						whole := make([]byte, r.size)
+						for i, n := range sizes {
+							r.pieces[i], whole = whole[:n:n], whole[n:]
+						}
+					}
+					if order != "ascending" {
+						random := rand.New(rand.NewPCG(1, 2))
+						random.Shuffle(len(sizes), func(i, j int) { r.pieces[i], r.pieces[j] = r.pieces[j], r.pieces[i] })
+					}
+					sealed := r.oracle.Seal(nil, r.nonce, r.buf[:r.size], r.data)
+					r.reportTimes(b, map[string]func(){
+						"base": func() { copy(r.buf, sealed) },
+						"": func() {
+							copy(r.buf, sealed)
+							r.must(nil, r.aead.OpenScatter(r.pieces, r.nonce, r.buf, r.data))
+						},
+						"cipher": func() {
+							copy(r.buf, sealed)
+							r.must(r.oracle.Open(r.buf[:0], r.nonce, r.buf, r.data))
+							r.scatter()
+						},
+					})
+				})
+			}
+		}
+	}
 }
 
 // shapes are the ways to divide a text that the benchmarks measure.

@@ -7,6 +7,7 @@
 package mem
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"sync"
@@ -43,7 +44,8 @@ func InexactPieces(text []byte, pieces [][]byte) bool {
 }
 
 // Measure is TotalSize and InexactPieces in one pass, which is what short texts
-// notice. ok says whether there is a total.
+// notice. ok says whether there is a total. The two have loops of their own, which
+// are inlined: through Measure a record of 64 bytes in four pieces took 6 % longer.
 func Measure(text []byte, pieces [][]byte, limit uint64) (total int, ok, inexact bool) {
 	limit = min(limit, math.MaxInt)
 	begin, n := address(text), uintptr(len(text))
@@ -106,12 +108,6 @@ func Apart(pieces [][]byte) (around Span, apart bool) {
 	return around, true
 }
 
-// SelfOverlap reports whether two of pieces share memory.
-func SelfOverlap(pieces [][]byte) bool {
-	_, apart := Apart(pieces)
-	return !apart
-}
-
 // unorderedApart is Apart for pieces in any order.
 func unorderedApart(pieces [][]byte) (around Span, apart bool) {
 	if len(pieces) > 16 {
@@ -137,7 +133,7 @@ func sortedApart(pieces [][]byte) (around Span, apart bool) {
 	var small [32]Span
 	spans := small[:0]
 	if len(pieces) > len(small) {
-		large := getSpans(2 * len(pieces))
+		large := getSpans(len(pieces))
 		defer spansPool.Put(large)
 		spans = *large
 	}
@@ -146,67 +142,13 @@ func sortedApart(pieces [][]byte) (around Span, apart bool) {
 			spans = append(spans, Span{address(p), address(p) + uintptr(len(p))})
 		}
 	}
-	// 4096 moves are enough for 64 spans in the worst order and 128 in a random
-	// one, and take less than the radix sort of so many.
-	if !insertionSort(spans, 4096) {
-		radixSort(spans, spans[len(spans):2*len(spans)])
-	}
+	slices.SortFunc(spans, func(a, b Span) int { return cmp.Compare(a.begin, b.begin) })
 	for i := 1; i < len(spans); i++ {
 		if spans[i].begin < spans[i-1].end {
 			return Span{}, false
 		}
 	}
 	return Span{spans[0].begin, spans[len(spans)-1].end}, true
-}
-
-// insertionSort sorts spans by where they begin, unless it takes more than limit
-// moves. Allocators hand out ascending addresses for a while, so few are common.
-func insertionSort(spans []Span, limit int) bool {
-	for i := 1; i < len(spans); i++ {
-		s := spans[i]
-		j := i
-		for ; j > 0 && spans[j-1].begin > s.begin; j-- {
-			spans[j] = spans[j-1]
-		}
-		spans[j] = s
-		if limit -= i - j; limit < 0 {
-			return false
-		}
-	}
-	return true
-}
-
-// radixSort sorts spans by where they begin, by eight bits at a time. other is
-// as long as spans, and scratch.
-func radixSort(spans, other []Span) {
-	low, high := spans[0].begin, spans[0].begin
-	for _, s := range spans {
-		low, high = min(low, s.begin), max(high, s.begin)
-	}
-	sorted := true // where spans was
-	a, b := spans, other
-	for shift := 0; (high-low)>>shift != 0; shift += 8 {
-		var next [256]int // place of the next span with these bits
-		for _, s := range a {
-			next[byte((s.begin-low)>>shift)]++
-		}
-		if next[byte((a[0].begin-low)>>shift)] == len(a) {
-			continue // they have these bits in common
-		}
-		n := 0
-		for i := range next {
-			n, next[i] = n+next[i], n
-		}
-		for _, s := range a {
-			bits := byte((s.begin - low) >> shift)
-			b[next[bits]] = s
-			next[bits]++
-		}
-		a, b, sorted = b, a, !sorted
-	}
-	if !sorted {
-		copy(spans, other)
-	}
 }
 
 // spansPool holds *[]Span, so that long lists allocate nothing in the long run.

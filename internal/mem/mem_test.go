@@ -32,8 +32,8 @@ func TestOverlap(t *testing.T) {
 				if AnyOverlap(x, [][]byte{nil, y, {1}}) != common {
 					t.Errorf("AnyOverlap: %s: not %v", name, common)
 				}
-				if SelfOverlap([][]byte{nil, x, {1}, y, m[:0]}) != common {
-					t.Errorf("SelfOverlap: %s: not %v", name, common)
+				if _, apart := Apart([][]byte{nil, x, {1}, y, m[:0]}); apart == common {
+					t.Errorf("Apart: %s: %v", name, apart)
 				}
 				// y is in place if it begins behind the three bytes before it.
 				text := m[27 : 30+n]
@@ -47,22 +47,25 @@ func TestOverlap(t *testing.T) {
 			}
 		}
 	}
-	if Overlap(nil, nil) || Inexact(nil, m) || InexactPieces(nil, nil) || InexactPieces(m, nil) || AnyOverlap(nil, nil) || SelfOverlap(nil) {
+	if Overlap(nil, nil) || Inexact(nil, m) || InexactPieces(nil, nil) || InexactPieces(m, nil) || AnyOverlap(nil, nil) {
 		t.Error("nothing overlaps something")
+	}
+	if _, apart := Apart(nil); !apart {
+		t.Error("Apart: nothing overlaps something")
 	}
 }
 
-func TestSelfOverlapOrder(t *testing.T) {
+func TestApartOrder(t *testing.T) {
 	m := make([]byte, 64)
 	a, b, c := m[0:10], m[20:30], m[40:50]
-	for _, apart := range [][][]byte{{a, b, c}, {c, b, a}, {b, c, a}, {b, a, c}} {
-		if SelfOverlap(apart) {
+	for _, pieces := range [][][]byte{{a, b, c}, {c, b, a}, {b, c, a}, {b, a, c}} {
+		if _, apart := Apart(pieces); !apart {
 			t.Error("pieces apart overlap")
 		}
-		for i := range apart {
+		for i := range pieces {
 			for _, extra := range [][]byte{m[9:20], m[19:21], m[29:41], m[45:46]} {
-				list := append(append(append([][]byte{}, apart[:i]...), extra), apart[i:]...)
-				if !SelfOverlap(list) {
+				list := append(append(append([][]byte{}, pieces[:i]...), extra), pieces[i:]...)
+				if _, apart := Apart(list); apart {
 					t.Errorf("piece at %d of %d is not seen", i, len(list))
 				}
 			}
@@ -167,7 +170,7 @@ func TestApart(t *testing.T) {
 			want = want && !AnyOverlap(p, pieces[:i])
 		}
 		around, apart := Apart(pieces)
-		if apart != want || SelfOverlap(pieces) == want {
+		if apart != want {
 			t.Fatalf("turn %d, %d pieces: Apart says %v, want %v", turn, n, apart, want)
 		}
 		if !want {
@@ -186,7 +189,15 @@ func TestApart(t *testing.T) {
 	if overlaps < 50 {
 		t.Fatalf("only %d lists with an overlap", overlaps)
 	}
-	if allocs := testing.AllocsPerRun(10, func() { Apart([][]byte{memory[9:], memory[:9]}) }); allocs != 0 {
-		t.Errorf("a short list allocates %v times", allocs)
+	// Of these lists each takes another way.
+	for _, n := range []int{2, 20, 400} {
+		pieces := make([][]byte, n)
+		for i := range pieces {
+			pieces[n-1-i] = memory[9*i : 9*i+9]
+		}
+		Apart(pieces) // fills the pool
+		if allocs := testing.AllocsPerRun(100, func() { Apart(pieces) }); allocs != 0 {
+			t.Errorf("a list of %d pieces allocates %v times", n, allocs)
+		}
 	}
 }
