@@ -370,3 +370,30 @@ func wantError(t testing.TB, err, want error) {
 		t.Fatalf("error is %v, want %v", err, want)
 	}
 }
+
+// scripted is a connection whose reads and writes return what is set, once it is.
+type scripted struct {
+	net.Conn
+	read, write func(p []byte) (int, error)
+}
+
+func (s *scripted) Read(p []byte) (int, error) {
+	if s.read != nil {
+		return s.read(p)
+	}
+	return s.Conn.Read(p)
+}
+
+func (s *scripted) Write(p []byte) (int, error) {
+	if s.write != nil {
+		return s.write(p)
+	}
+	return s.Conn.Write(p)
+}
+
+// counts are what a Read or Write of n bytes must not return.
+var counts = map[string]func(n int) int{
+	"negative":     func(int) int { return -1 },
+	"one too many": func(n int) int { return n + 1 },
+	"far too many": func(n int) int { return n + 1<<20 },
+}

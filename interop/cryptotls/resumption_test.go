@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"encoding/binary"
+	"errors"
 	"io"
 	"net"
 	"slices"
@@ -467,4 +468,22 @@ func TestServerRefusesMessages(t *testing.T) {
 	}
 	_, err := s.Read(make([]byte, 1))
 	wantError(t, err, record.ErrUnexpectedMessage)
+}
+
+// TestImpossibleCounts: a transport that returns a count that cannot be ends the
+// connection, also while its records are kept for crypto/tls.
+func TestImpossibleCounts(t *testing.T) {
+	for name, count := range counts {
+		c, s := tcpPair(t)
+		wire := &scripted{Conn: c}
+		cc, _ := connectOver(t, wire, ourClient(ticketConfig(), nil), s, ourServer(serverConfig(), nil))
+		wire.read = func(p []byte) (int, error) { return count(len(p)), nil }
+		for range 2 {
+			n, err := cc.Read(make([]byte, 10))
+			var te *record.TransportError
+			if n != 0 || !errors.As(err, &te) || te.Op != "read" {
+				t.Errorf("%s: Read returns %d, %v", name, n, err)
+			}
+		}
+	}
 }

@@ -119,9 +119,12 @@ func (c *ticketCache) Read(p []byte) (int, error) {
 		return c.Conn.Read(p)
 	}
 	n, err := c.Conn.Read(p)
-	if len(c.raw)+n > maxTicketsSize {
+	switch {
+	case n < 0 || n > len(p):
+		// package record makes an error of it
+	case len(c.raw)+n > maxTicketsSize:
 		c.stop()
-	} else {
+	default:
 		c.raw = append(c.raw, p[:n]...)
 	}
 	return n, err
