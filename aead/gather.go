@@ -125,9 +125,7 @@ func (g *adapter) SealSplit(out, nonce, prefix, additionalData []byte) {
 		g.seal(out, nonce, prefix, additionalData)
 		return
 	}
-	if !mem.Overlap(out, prefix) { // else it is in place
-		copy(out, prefix)
-	}
+	copy(out, prefix)
 	g.seal(out, nonce, out[:n], additionalData)
 }
 

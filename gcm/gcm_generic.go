@@ -61,7 +61,7 @@ func (k *genericKey) seal(out, nonce, prefix, additionalData []byte) {
 		k.sealText(out, nonce, prefix, additionalData)
 		return
 	}
-	move(out, prefix)
+	copy(out, prefix)
 	k.sealText(out, nonce, out[:n], additionalData)
 }
 
@@ -189,14 +189,6 @@ func (k *genericRecordKey) nonceFor(seq uint64) []byte {
 func (k *genericRecordKey) bytes(ad AD) []byte {
 	binary.BigEndian.PutUint64(k.ad[:], ad.first)
 	return k.ad[:ad.bits/8]
-}
-
-// move is copy, except that text already in place costs nothing.
-func move(dst, src []byte) int {
-	if len(src) > 0 && &dst[0] == &src[0] {
-		return len(src)
-	}
-	return copy(dst, src)
 }
 
 const portable = "portable"
