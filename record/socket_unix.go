@@ -59,7 +59,14 @@ func (s *socket) read(r *Reader) (n int, err error) {
 		return 0, err
 	}
 	if s.err != nil {
-		return 0, &net.OpError{Op: "read", Net: "socket", Err: os.NewSyscallError("read", s.err)}
+		// What the socket's own Read would say. The addresses tell whose reset it is.
+		of := r.transport.(net.Conn)
+		network := "tcp"
+		if _, ok := of.(*net.UnixConn); ok {
+			network = "unix"
+		}
+		return 0, &net.OpError{Op: "read", Net: network, Source: of.LocalAddr(), Addr: of.RemoteAddr(),
+			Err: os.NewSyscallError("read", s.err)}
 	}
 	if s.n == 0 {
 		return 0, io.EOF

@@ -3,9 +3,14 @@
 package record
 
 import (
+	"errors"
 	"io"
 	"net"
+	"strings"
+	"syscall"
 	"testing"
+
+	"example.com/splitseal/aead"
 )
 
 // TestSocketTypes reads sockets of the very types of package net when they are
@@ -34,5 +39,36 @@ func TestSocketTypes(t *testing.T) {
 		if got := newSocket(test.transport) != nil; got != test.want {
 			t.Errorf("%s: %v, want %v", test.name, got, test.want)
 		}
+	}
+}
+
+// TestSocketError checks that the error of a connection that was reset is that of
+// net.TCPConn's own Read, addresses included.
+func TestSocketError(t *testing.T) {
+	said := func(read func(c *net.TCPConn) error) string {
+		t.Helper()
+		ours, theirs := tcpPair(t)
+		theirs.SetLinger(0) // Close sends a reset
+		theirs.Close()
+		err := read(ours)
+		var op *net.OpError
+		if !errors.As(err, &op) || !errors.Is(err, syscall.ECONNRESET) {
+			t.Fatalf("%T: %v", err, err)
+		}
+		if op.Source != ours.LocalAddr() || op.Addr != ours.RemoteAddr() {
+			t.Errorf("from %v to %v, want %v to %v", op.Addr, op.Source, ours.RemoteAddr(), ours.LocalAddr())
+		}
+		return strings.NewReplacer(ours.LocalAddr().String(), "local", ours.RemoteAddr().String(), "remote").Replace(op.Error())
+	}
+	want := said(func(c *net.TCPConn) error {
+		_, err := c.Read(make([]byte, 1))
+		return err
+	})
+	got := said(func(c *net.TCPConn) error {
+		_, err := NewReader(c, appOpener(t, aead.AES128GCM(), "peer"), ReaderConfig{}).Read(make([]byte, 1))
+		return err
+	})
+	if got != want {
+		t.Errorf("%q, net says %q", got, want)
 	}
 }
