@@ -129,11 +129,10 @@ func (p *Protector) Seal(out []byte, header uint64, content []byte, contentType 
 	if mem.Inexact(out, content) {
 		panic(overlapText)
 	}
-	seq := p.seq
-	if seq == math.MaxUint64 {
-		return ErrSequenceExhausted
+	seq, err := p.spend()
+	if err != nil {
+		return err
 	}
-	p.seq = seq + 1
 	if p.record != nil {
 		p.record.Seal(out, seq, gcm.ADOf(header, headerSize), content, contentType)
 		return nil
@@ -161,11 +160,10 @@ func (p *Protector) SealSplit(out []byte, header uint64, prefix []byte) error {
 	if mem.Inexact(out, prefix) {
 		panic(overlapText)
 	}
-	seq := p.seq
-	if seq == math.MaxUint64 {
-		return ErrSequenceExhausted
+	seq, err := p.spend()
+	if err != nil {
+		return err
 	}
-	p.seq = seq + 1
 	if p.record != nil {
 		p.record.SealSplit(out, seq, gcm.ADOf(header, headerSize), prefix)
 		return nil
@@ -197,11 +195,10 @@ func (p *Protector) SealGather(out []byte, header uint64, pieces [][]byte) error
 	case inexact:
 		panic(overlapText)
 	}
-	seq := p.seq
-	if seq == math.MaxUint64 {
-		return ErrSequenceExhausted
+	seq, err := p.spend()
+	if err != nil {
+		return err
 	}
-	p.seq = seq + 1
 	if p.record != nil {
 		p.record.SealGather(out, seq, gcm.ADOf(header, headerSize), pieces)
 		return nil
@@ -273,6 +270,18 @@ func (p *Protector) Wipe() {
 	p.self = nil
 	p.record = nil
 	p.other = nil
+}
+
+// spend returns the sequence number of the seal that is about to write. Whatever
+// becomes of that seal, no other one gets the number. An open, which may be tried
+// again with another body, adds one by itself once its body has verified.
+func (p *Protector) spend() (seq uint64, err error) {
+	seq = p.seq
+	if seq == math.MaxUint64 {
+		return 0, ErrSequenceExhausted
+	}
+	p.seq = seq + 1
+	return seq, nil
 }
 
 func (p *Protector) check(body []byte, header uint64) {
