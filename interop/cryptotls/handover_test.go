@@ -557,3 +557,99 @@ func TestManyAtOnce(t *testing.T) {
 	ln.Close()
 	servers.Wait()
 }
+
+// TestOddTransports: a transport that breaks the rules of io.Reader and io.Writer
+// ends the handshake, or the TLS 1.2 connection, with an error: no panic, no
+// endless loop, and no wait for what was not written.
+func TestOddTransports(t *testing.T) {
+	type odd struct {
+		read, write func(conn net.Conn, p []byte) (int, error)
+		want        error
+	}
+	odds := map[string]odd{
+		"reads nothing for ever": {read: func(net.Conn, []byte) (int, error) { return 0, nil }, want: io.ErrNoProgress},
+		"writes less": {write: func(conn net.Conn, p []byte) (int, error) {
+			return conn.Write(p[:len(p)-1])
+		}, want: io.ErrShortWrite},
+	}
+	for name, count := range counts {
+		odds["read count "+name] = odd{read: func(_ net.Conn, p []byte) (int, error) { return count(len(p)), nil }, want: errInvalidRead}
+		odds["write count "+name] = odd{write: func(conn net.Conn, p []byte) (int, error) {
+			n, err := conn.Write(p)
+			return count(n), err
+		}, want: errInvalidWrite}
+	}
+	// use makes the nth call an odd one.
+	use := func(wire *scripted, o odd, nth int) {
+		wrap := func(odd, normal func(net.Conn, []byte) (int, error)) func([]byte) (int, error) {
+			if odd == nil {
+				return nil
+			}
+			calls := 0
+			return func(p []byte) (int, error) {
+				if calls++; calls < nth {
+					return normal(wire.Conn, p)
+				}
+				return odd(wire.Conn, p)
+			}
+		}
+		wire.read = wrap(o.read, net.Conn.Read)
+		wire.write = wrap(o.write, net.Conn.Write)
+	}
+	for name, o := range odds {
+		for _, client := range []bool{true, false} {
+			for nth := 1; nth <= 2; nth++ {
+				if !client && nth == 2 && o.write != nil {
+					continue // a server's only write
+				}
+				c, s := tcpPair(t)
+				mine, theirs, ours, peer := c, s, ourClient(clientConfig(), nil), goServer(serverConfig())
+				if !client {
+					mine, theirs, ours, peer = s, c, ourServer(serverConfig(), nil), goClient(clientConfig())
+				}
+				wire := &scripted{Conn: drip{mine}}
+				use(wire, o, nth)
+				done := start(func() (net.Conn, error) { return peer(testContext(t), theirs) })
+				conn, err := ours(testContext(t), wire)
+				if conn != nil || !errors.Is(err, o.want) {
+					t.Errorf("%s, client %v, call %d: error is %v", name, client, nth, err)
+				}
+				<-done
+			}
+		}
+		// crypto/tls has the connection.
+		old := clientConfig()
+		old.MaxVersion = tls.VersionTLS12
+		c, s := tcpPair(t)
+		wire := &scripted{Conn: s}
+		cc, sc := connectOver(t, c, goClient(old), wire, ourServer(serverConfig(), &Options{AllowTLS12: true}))
+		use(wire, o, 1)
+		var err error
+		if o.read != nil {
+			_, err = sc.Read(make([]byte, 1))
+		} else {
+			_, err = sc.Write([]byte("hello"))
+		}
+		if !errors.Is(err, o.want) {
+			t.Errorf("%s, TLS 1.2: error is %v", name, err)
+		}
+		cc.Close()
+	}
+}
+
+// TestDataWithError: what a read returns beside an error counts, and the error is
+// asked for again.
+func TestDataWithError(t *testing.T) {
+	c, s := tcpPair(t)
+	wire := &scripted{Conn: s}
+	wire.read = func(p []byte) (int, error) {
+		n, err := s.Read(p)
+		if n > 0 {
+			err = io.EOF
+		}
+		return n, err
+	}
+	cc, sc := connectOver(t, c, ourClient(clientConfig(), nil), wire, ourServer(serverConfig(), nil))
+	wire.read = nil
+	exchange(t, cc, sc)
+}

@@ -43,7 +43,11 @@ const (
 	phaseOver            // everything fails
 )
 
-var errHandedOver = errors.New("cryptotls: connection was handed over to package record")
+var (
+	errHandedOver   = errors.New("cryptotls: connection was handed over to package record")
+	errInvalidRead  = errors.New("cryptotls: impossible count from Read")
+	errInvalidWrite = errors.New("cryptotls: impossible count from Write")
+)
 
 // drained is what crypto/tls reads when all that was fed to it is used up. That
 // it is temporary and a timeout leaves crypto/tls's read side as it is, so that
@@ -71,7 +75,7 @@ func (t *transport) Read(p []byte) (int, error) {
 	case phasePassing:
 		if t.r == t.w {
 			t.buf = nil
-			return t.conn.Read(p)
+			return t.read(p)
 		}
 		n := copy(p, t.buf[t.r:t.w])
 		t.r += n
@@ -115,24 +119,47 @@ func (t *transport) fill(size int) error {
 	}
 	t.w = copy(t.buf, t.buf[t.r:t.w])
 	t.r = 0
-	n, err := io.ReadAtLeast(t.conn, t.buf[t.w:], size-t.w)
-	t.w += n
-	if err == io.ErrUnexpectedEOF {
-		err = io.EOF // crypto/tls knows what it misses
+	for t.w < size {
+		n, err := t.read(t.buf[t.w:])
+		t.w += n
+		if err != nil && t.w < size {
+			return err // io.EOF too: crypto/tls knows what it misses
+		}
 	}
-	return err
+	return nil
+}
+
+// read reads from the connection until it returns bytes or an error. crypto/tls
+// panics if a count cannot be, and has no end of reads that return nothing.
+func (t *transport) read(p []byte) (int, error) {
+	for range maxEmptyReads {
+		n, err := t.conn.Read(p)
+		if n < 0 || n > len(p) {
+			return 0, errInvalidRead
+		}
+		if n > 0 || err != nil {
+			return n, err
+		}
+	}
+	return 0, io.ErrNoProgress
 }
 
 // Write implements net.Conn.
 func (t *transport) Write(p []byte) (int, error) {
 	switch t.phase.Load() {
-	case phasePassing:
-		return t.conn.Write(p)
+	case phaseHandshake:
+		t.sent.add(p)
 	case phaseTickets, phaseOver:
 		return 0, errHandedOver
 	}
-	t.sent.add(p)
-	return t.conn.Write(p)
+	n, err := t.conn.Write(p)
+	switch {
+	case n < 0 || n > len(p):
+		return 0, errInvalidWrite
+	case n < len(p) && err == nil:
+		return n, io.ErrShortWrite // crypto/tls looks at no count
+	}
+	return n, err
 }
 
 // Close implements net.Conn. crypto/tls calls it from another goroutine when
@@ -199,6 +226,12 @@ func (t *transport) wipe() {
 	}
 }
 
-// readSize is how much one read from the connection asks for: most handshakes'
-// flights in one or two reads.
-const readSize = 4096
+const (
+	// readSize is how much one read from the connection asks for: most handshakes'
+	// flights in one or two reads.
+	readSize = 4096
+
+	// maxEmptyReads is the number of reads in a row that may return nothing, as in
+	// package record.
+	maxEmptyReads = 100
+)
