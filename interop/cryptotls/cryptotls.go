@@ -64,7 +64,8 @@ type Options struct {
 	NewSessionTicket func(message []byte)
 
 	// Sealer is the configuration of the write state: padding and limits. All
-	// connections call its Padding, also concurrently.
+	// connections call its Padding, also concurrently. What [record.NewSealer]
+	// panics for, all that take Options panic for, before they do anything else.
 	Sealer record.SealerConfig
 
 	// Record, if not nil, is given the configuration of each connection before
@@ -98,16 +99,14 @@ func (c *Conn) NetConn() net.Conn { return c.transport }
 // is none, it has been closed.
 //
 // Errors are those of [tls.Conn.HandshakeContext], besides [ErrVersion] and
-// [ErrHandover].
+// [ErrHandover]. It panics as [record.NewSealer] does for [Options.Sealer].
 //
 // A session is stored in the config's ClientSessionCache when its ticket is
 // read, which happens in a Read of the connection before there is application
 // data. A connection that is never read stores none. Until then the connection
 // keeps crypto/tls's state in memory.
 func Client(ctx context.Context, conn net.Conn, config *tls.Config, o *Options) (net.Conn, error) {
-	if o == nil {
-		o = new(Options)
-	}
+	o = o.checked()
 	t := newTransport(conn, true)
 	cfg := o.clientConfig(config, t)
 	c, err := o.handshake(ctx, t, tls.Client(t, cfg), cfg, true)
@@ -125,17 +124,26 @@ func Client(ctx context.Context, conn net.Conn, config *tls.Config, o *Options) 
 // keys, so all connections of a server are given the same one. The functions in
 // it see conn as the connection, as they do under crypto/tls.
 //
-// ctx, conn and errors are as for [Client]. Server panics if config is nil.
+// ctx, conn, errors and panics are as for [Client]. Server also panics if config is
+// nil.
 func Server(ctx context.Context, conn net.Conn, config *tls.Config, o *Options) (net.Conn, error) {
-	if o == nil {
-		o = new(Options)
-	}
+	o = o.checked()
 	c, err := o.server(ctx, conn, config, true)
 	if err != nil {
 		conn.Close()
 		return nil, err
 	}
 	return c, nil
+}
+
+// checked returns o, or zero Options for nil. It panics if no connection could be
+// made with them: found after the handshake, each peer would find it anew.
+func (o *Options) checked() *Options {
+	if o == nil {
+		return new(Options)
+	}
+	record.NewSealer(o.Sealer)
+	return o
 }
 
 // server is Server without closing conn.

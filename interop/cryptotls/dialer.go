@@ -37,8 +37,10 @@ func (d *Dialer) Dial(network, addr string) (net.Conn, error) {
 
 // DialContext connects to addr and does the handshake. The result is a [*Conn],
 // or a [*tls.Conn] as [Options] say. Once it has returned, ctx has no influence.
-// It fits the DialTLSContext of net/http's Transport.
+// It fits the DialTLSContext of net/http's Transport. It panics as [Client] does,
+// before it connects.
 func (d *Dialer) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
+	o := d.Options.checked()
 	netDialer := d.NetDialer
 	if netDialer == nil {
 		netDialer = new(net.Dialer)
@@ -69,5 +71,5 @@ func (d *Dialer) DialContext(ctx context.Context, network, addr string) (net.Con
 		config = config.Clone()
 		config.ServerName = host
 	}
-	return Client(ctx, conn, config, d.Options)
+	return Client(ctx, conn, config, o)
 }

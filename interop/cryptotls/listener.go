@@ -79,21 +79,21 @@ func (e *PanicError) Error() string { return fmt.Sprintf("cryptotls: panic in ha
 //   - A handshake has [Options.HandshakeTimeout], whatever the timeouts of the
 //     http.Server.
 //
-// It panics if config is nil.
+// It panics if config is nil, and as [record.NewSealer] does for [Options.Sealer].
 func NewListener(inner net.Listener, config *tls.Config, o *Options) *Listener {
 	if config == nil {
 		panic("cryptotls: nil config")
 	}
-	l := &Listener{inner: inner, config: config, timeout: DefaultHandshakeTimeout, results: make(chan result)}
+	l := &Listener{
+		inner: inner, config: config, o: *o.checked(),
+		timeout: DefaultHandshakeTimeout, results: make(chan result),
+	}
+	if l.o.HandshakeTimeout > 0 {
+		l.timeout = l.o.HandshakeTimeout
+	}
 	slots := DefaultMaxHandshakes
-	if o != nil {
-		l.o = *o
-		if o.HandshakeTimeout > 0 {
-			l.timeout = o.HandshakeTimeout
-		}
-		if o.MaxHandshakes > 0 {
-			slots = o.MaxHandshakes
-		}
+	if l.o.MaxHandshakes > 0 {
+		slots = l.o.MaxHandshakes
 	}
 	l.slots = make(chan struct{}, slots)
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())

@@ -8,8 +8,11 @@ import (
 	"net"
 	"slices"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
+
+	"example.com/splitseal/record"
 )
 
 func dialRaw(t testing.TB, ln net.Listener) net.Conn {
@@ -434,4 +437,44 @@ func TestAnswerPlaintext(t *testing.T) {
 	}
 	ln.Close()
 	<-accept
+}
+
+// TestSealerConfig: a Sealer that no connection can have is refused at once, with
+// the words of record.NewSealer, before anything is read, sent or connected.
+func TestSealerConfig(t *testing.T) {
+	for _, cfg := range []record.SealerConfig{{RecordSizeLimit: 10}, {RecordSizeLimit: -1}, {HardLimit: 1}} {
+		panicOf := func(f func()) (v any) {
+			defer func() { v = recover() }()
+			f()
+			return nil
+		}
+		want := panicOf(func() { record.NewSealer(cfg) })
+		if want == nil {
+			t.Fatalf("record.NewSealer takes %+v", cfg)
+		}
+		o := &Options{Sealer: cfg}
+		c, s := tcpPair(t)
+		client, server := &spy{Conn: c}, &spy{Conn: s}
+		dialed := false
+		dialer := &Dialer{Options: o, NetDialer: &net.Dialer{Control: func(string, string, syscall.RawConn) error {
+			dialed = true
+			return errors.New("no connection")
+		}}}
+		for name, f := range map[string]func(){
+			"NewListener": func() { NewListener(listen(t), serverConfig(), o) },
+			"Server":      func() { Server(testContext(t), server, serverConfig(), o) },
+			"Client":      func() { Client(testContext(t), client, clientConfig(), o) },
+			"Dial":        func() { dialer.Dial("tcp", "127.0.0.1:1") },
+		} {
+			// Nobody answers, so whoever begins a handshake waits.
+			c.SetDeadline(time.Now().Add(100 * time.Millisecond))
+			s.SetDeadline(time.Now().Add(100 * time.Millisecond))
+			if got := panicOf(f); got != want {
+				t.Errorf("%s, %+v: panic %v, want %v", name, cfg, got, want)
+			}
+		}
+		if len(client.written)+len(server.written)+client.reads+server.reads != 0 || dialed {
+			t.Errorf("%+v: a handshake was begun", cfg)
+		}
+	}
 }
