@@ -22,8 +22,10 @@ var ErrVersion = errors.New("cryptotls: no common TLS version that is allowed")
 type Options struct {
 	// AllowTLS12 leaves connections with peers that do not speak TLS 1.3 to
 	// crypto/tls, as far as the config allows older versions: Client, Server,
-	// Accept and Dial then return a [*tls.Conn]. Without it such peers are
-	// refused during the handshake.
+	// Accept and Dial then return a [*tls.Conn]. What its NetConn returns is not the
+	// connection that was passed, but has a NetConn that does, and a SyscallConn
+	// that is that connection's, or fails with [errors.ErrUnsupported]. Without
+	// AllowTLS12 such peers are refused during the handshake.
 	AllowTLS12 bool
 
 	// KeepHTTP2 keeps "h2" in the NextProtos of a [Listener]'s config, for

@@ -9,6 +9,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -472,6 +473,43 @@ func TestVersion(t *testing.T) {
 		}
 		exchange(t, client, r.conn)
 	})
+}
+
+// TestNetConn12: the connection can be had from a [tls.Conn] too, in the way of a
+// Conn, and its socket.
+func TestNetConn12(t *testing.T) {
+	old := clientConfig()
+	old.MaxVersion = tls.VersionTLS12
+	for _, socket := range []bool{true, false} {
+		c, s := tcpPair(t)
+		var mine net.Conn = s
+		if !socket {
+			mine = &spy{Conn: s}
+		}
+		_, sc := connectOver(t, c, goClient(old), mine, ourServer(serverConfig(), &Options{AllowTLS12: true}))
+		check12(t, sc)
+		type netConner interface{ NetConn() net.Conn }
+		inner := sc.(netConner).NetConn()
+		if n, ok := inner.(netConner); !ok || n.NetConn() != mine {
+			t.Errorf("socket %v: NetConn is a %T, which does not lead to the connection", socket, inner)
+		}
+		sys, ok := inner.(syscall.Conn)
+		if !ok {
+			t.Fatalf("%T has no SyscallConn", inner)
+		}
+		raw, err := sys.SyscallConn()
+		if !socket {
+			wantError(t, err, errors.ErrUnsupported)
+			continue
+		}
+		called := false
+		if err == nil {
+			err = raw.Control(func(uintptr) { called = true })
+		}
+		if err != nil || !called {
+			t.Errorf("SyscallConn: %v, called %v", err, called)
+		}
+	}
 }
 
 func check12(t *testing.T, c net.Conn) {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"example.com/splitseal/aead"
@@ -169,6 +170,18 @@ func (t *transport) Close() error {
 		return errHandedOver
 	}
 	return t.conn.Close()
+}
+
+// NetConn returns the connection, for whoever has it from the NetConn of a
+// [tls.Conn], which [Options.AllowTLS12] speaks of.
+func (t *transport) NetConn() net.Conn { return t.conn }
+
+// SyscallConn implements [syscall.Conn] if the connection does.
+func (t *transport) SyscallConn() (syscall.RawConn, error) {
+	if c, ok := t.conn.(syscall.Conn); ok {
+		return c.SyscallConn()
+	}
+	return nil, errors.ErrUnsupported
 }
 
 func (t *transport) over() bool { return t.phase.Load() > phasePassing }
