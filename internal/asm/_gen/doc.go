@@ -135,8 +135,8 @@ package main
 //     round key, three sums of products and four for what is being multiplied take
 //     all 16 (plan), and what is spilled costs a store and a load each time;
 //   - leave AES rounds and multiplications woven as they are written, or find an
-//     order as good: one after the other they take 12 to 14 cycles a vector, together
-//     11 (Zen 3; docs/kernels.md, Multiplication);
+//     order as good: what they take one after the other, and together, is in
+//     docs/kernels.md, Multiplication;
 //   - take powers and round keys as operands in memory, from tables whose bounds
 //     were checked once, at an offset that the number of slots decides;
 //   - compile each function for one set of features, chosen outside, with all steps

@@ -15,7 +15,7 @@ func (d design) openKernel() {
 	p := d.plan()
 	p.enter()
 
-	runs := openRuns{p.walk().withScratch(p.batchSize()), p.dst, p.left}
+	runs := openRuns{walk: p.walk().withScratch(p.batchSize()), dst: p.dst, left: p.left}
 	suspend := func(hash vec) {
 		runs.end()
 		p.suspendStream(hash)
@@ -24,19 +24,13 @@ func (d design) openKernel() {
 	mask, text := p.maskVector(), p.firstText()
 	trailerSize := func(to operand.Op) { MOVQ(arg("trailer"), to) }
 
-	// The results of a call that does not end the text.
-	XORL(p.t0.As32(), p.t0.As32())
-	MOVQ(p.t0, result("ok"))
-	MOVQ(p.t0, result("last"))
-
-	MOVQ(arg("s"), p.t0)
-	TESTQ(p.t0, p.t0)
-	JNZ(target("stream"))
+	p.noResults()
+	p.ifStream("stream")
 
 	p.textSize(trailerSize)
 	CMPQ(p.t1, operand.U32(p.firstBatchSize()))
 	JBE(target("short"))
-	p.textSlots()
+	p.textSlots(p.t1)
 	p.keepEnding(p.t1)
 
 	Label("first_batch")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	. "github.com/mmcloughlin/avo/build"
 	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
@@ -78,29 +79,93 @@ type plan struct {
 	// halves and term are scratch of one multiplication.
 	halves, term reg.VecPhysical
 
-	key     reg.GPPhysical // input; kept: the Key
-	dst     reg.GPPhysical // input; kept: where the next output goes
-	src     reg.GPPhysical // input; kept: where the next text comes from
-	left    reg.GPPhysical // input; kept: bytes of text from src that are left
-	power   reg.GPPhysical // kept: the power of H of the next slot to hash
+	position
 	aligned reg.GPPhysical // kept: the aligned part of the frame
-	slots   reg.GPPhysical // kept: slots from the next one to hash to the last
 	counter reg.GPPhysical // kept: counter of the next batch's slot 0
 	last    reg.GPPhysical // in tails: bytes of p.left in the last block, 0 to 16; also walk's n and sealRuns' head
 
 	count reg.GPPhysical // scratch, and shift count
-	t0    reg.GPPhysical // scratch
 	t1    reg.GPPhysical // scratch
 
 	frame frame
 }
 
+// position is the part of a plan that the kernels of all backends share: where a
+// call stands in its text. Its code does not know how wide vectors are.
+type position struct {
+	key   reg.GPPhysical // input; kept: the Key
+	dst   reg.GPPhysical // input; kept: where the next output goes
+	src   reg.GPPhysical // input; kept: where the next text comes from
+	left  reg.GPPhysical // input; kept: bytes of text from src that are left
+	power reg.GPPhysical // kept: the power of H of the next slot to hash
+	slots reg.GPPhysical // kept: slots from the next one to hash to the last; in avx512 those behind this group
+	t0    reg.GPPhysical // scratch
+}
+
+// textPosition is where every kernel has it. The other registers of a plan must be
+// others.
+var textPosition = position{
+	key:   reg.R8,
+	dst:   reg.RDI,
+	src:   reg.RSI,
+	left:  reg.RDX,
+	power: reg.RBX,
+	slots: reg.R10,
+	t0:    reg.RAX,
+}
+
+// loadArguments loads the arguments that stay in registers.
+func (p position) loadArguments() {
+	MOVQ(arg("k"), p.key)
+	MOVQ(arg("dst"), p.dst)
+	MOVQ(arg("src"), p.src)
+	MOVQ(arg("size"), p.left)
+}
+
+// ifStream jumps to label if the text is a stream, whose address is in p.t0 then.
+func (p position) ifStream(label string) {
+	MOVQ(arg("s"), p.t0)
+	TESTQ(p.t0, p.t0)
+	JNZ(target(label))
+}
+
+// noResults sets the results of an open that does not end its text.
+func (p position) noResults() {
+	XORL(p.t0.As32(), p.t0.As32())
+	MOVQ(p.t0, result("ok"))
+	MOVQ(p.t0, result("last"))
+}
+
+// textSlots sets p.slots for a text of size bytes in one call: slots 0 and 1, the
+// text, the lengths.
+func (p position) textSlots(size reg.GPPhysical) {
+	LEAQ(at(size, blockSize-1+3*blockSize), p.slots)
+	SHRQ(operand.U8(4), p.slots)
+}
+
+// streamSlots sets p.slots for the text of this call of stream p.t0, the block of
+// lengths included if the text ends here, slots 0 and 1 not.
+func (p position) streamSlots() {
+	// slots = ⌈size/16⌉ + final: only a last call's size is no multiple of 16
+	MOVQ(at(p.t0, streamSize), p.slots)
+	ADDQ(operand.U8(blockSize-1), p.slots)
+	SHRQ(operand.U8(4), p.slots)
+	ADDQ(at(p.t0, streamFinal), p.slots)
+}
+
+// moveOn steps over n bytes of text.
+func (p position) moveOn(n int) {
+	ADDQ(operand.U32(n), p.src)
+	ADDQ(operand.U32(n), p.dst)
+	SUBQ(operand.U32(n), p.left)
+}
+
 // frame is what the kernels keep in memory.
 //
 // The vectors are in a cache line of their own: where one crosses from a line
-// to the next, a load soon after its store waits for the cache, 20 ns in all for
-// a record of 64 bytes on Zen 3. The stack is aligned to 8 bytes only, so a
-// register has the line's address.
+// to the next, a load soon after its store waits for the cache (docs/kernels.md,
+// Arguments and calls). The stack is aligned to 8 bytes only, so a register has
+// the line's address.
 type frame struct {
 	nonce   operand.Mem // per-record nonce, counter 0, with the first round key added
 	mask    operand.Mem // E(J₀), which the hash is added to
@@ -126,18 +191,12 @@ func (d design) plan() plan {
 		halves:   v(14),
 		term:     v(15),
 
-		key:     reg.R8,
-		dst:     reg.RDI,
-		src:     reg.RSI,
-		left:    reg.RDX,
-		power:   reg.RBX,
-		aligned: reg.R9,
-		slots:   reg.R10,
-		counter: reg.R11,
-		last:    reg.R13,
-		count:   reg.RCX,
-		t0:      reg.RAX,
-		t1:      reg.R12,
+		position: textPosition,
+		aligned:  reg.R9,
+		counter:  reg.R11,
+		last:     reg.R13,
+		count:    reg.RCX,
+		t1:       reg.R12,
 	}
 	for i := range p.state {
 		p.state[i] = v(i)

@@ -37,10 +37,7 @@ func (p *plan) enter() {
 		ending:  at(p.aligned, line),
 		end:     AllocLocal(8),
 	}
-	MOVQ(arg("k"), p.key)
-	MOVQ(arg("dst"), p.dst)
-	MOVQ(arg("src"), p.src)
-	MOVQ(arg("size"), p.left)
+	p.loadArguments()
 	p.loadNonce(arg("nonceLo"), arg("nonceHi"))
 }
 
@@ -81,23 +78,6 @@ func (p plan) shortPower() {
 	SUBQ(p.t0, p.power)
 }
 
-// textSlots sets p.slots for a text of p.t1 bytes in one call: slots 0 and 1,
-// the text, the lengths.
-func (p plan) textSlots() {
-	LEAQ(at(p.t1, blockSize-1+3*blockSize), p.slots)
-	SHRQ(operand.U8(4), p.slots)
-}
-
-// streamSlots sets p.slots for the text of this call of stream p.t0, the block
-// of lengths included if the text ends here, slots 0 and 1 not.
-func (p plan) streamSlots() {
-	// slots = ⌈size/16⌉ + final: only a last call's size is no multiple of 16
-	MOVQ(at(p.t0, streamSize), p.slots)
-	ADDQ(operand.U8(blockSize-1), p.slots)
-	SHRQ(operand.U8(4), p.slots)
-	ADDQ(at(p.t0, streamFinal), p.slots)
-}
-
 // continueStream takes up the counter, mask and hash of stream p.t0.
 func (p plan) continueStream() {
 	MOVL(at(p.t0, streamCounter), p.counter.As32())
@@ -124,13 +104,6 @@ func (p plan) walk() walk {
 	w.most = p.batchSize()
 	w.x, w.t, w.n, w.from = p.state[0], p.count, p.last, p.t0
 	return w
-}
-
-// moveOn steps over n bytes of text.
-func (p plan) moveOn(n int) {
-	ADDQ(operand.U32(n), p.src)
-	ADDQ(operand.U32(n), p.dst)
-	SUBQ(operand.U32(n), p.left)
 }
 
 // cryptVectors finishes vectors of whole text, from the given one on: state[i] +
@@ -162,7 +135,7 @@ func (d design) sealKernel() {
 	p := d.plan()
 	p.enter()
 
-	runs := sealRuns{p.walk(), p.src, p.dst, p.left, p.last}
+	runs := sealRuns{walk: p.walk(), src: p.src, dst: p.dst, left: p.left, head: p.last}
 
 	mask, text := p.maskVector(), p.firstText()
 	trailerSize := func(to operand.Op) {
@@ -170,14 +143,12 @@ func (d design) sealKernel() {
 		SHRQ(operand.U8(8), to)
 	}
 
-	MOVQ(arg("s"), p.t0)
-	TESTQ(p.t0, p.t0)
-	JNZ(target("stream"))
+	p.ifStream("stream")
 
 	p.textSize(trailerSize)
 	CMPQ(p.t1, operand.U32(p.firstBatchSize()))
 	JBE(target("short"))
-	p.textSlots()
+	p.textSlots(p.t1)
 	p.keepEnding(p.left)
 	MOVQ(p.src, runs.head)
 

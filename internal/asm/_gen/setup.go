@@ -238,10 +238,10 @@ func (p setupPlan) square(x, to vec) {
 	move(sum.reduce(low(p.halves), low(p.term)), to)
 }
 
-// short and long are the memory of H to the power i, in the two tables.
-
+// short is the memory of H to the power i in the key.
 func (p setupPlan) short(i int) operand.Mem { return at(p.key, keyShortEnd-i*blockSize) }
 
+// long is the memory of H to the power i in the table for long texts.
 func (p setupPlan) long(i int) operand.Mem { return at(p.table, longEnd-i*blockSize) }
 
 // shortPowers is the number of powers that short texts can use: those in the

@@ -54,9 +54,9 @@ func (p plan) keepEnding(size reg.GPPhysical) {
 }
 
 // loadEnding is loadLast behind batches that are done. Where text is in place the
-// block may begin in what they have just written, and would wait for that: 3 to 7
-// ns for up to 15 bytes behind a batch, on Zen 3. So text in one place has it kept.
-// It changes p.count.
+// block may begin in what they have just written, and would wait for that, with up
+// to 15 bytes behind a batch (docs/kernels.md, Every length). So text in one place
+// has it kept. It changes p.count.
 func (p plan) loadEnding(size reg.GPPhysical) {
 	LEAQ(p.endingAt(size), p.count)
 	LEAQ(p.frame.ending, p.slots)

@@ -38,9 +38,8 @@ func (p zmm) loadAD() {
 // block changes by the same delta: 16b XOR 16(b-1), in the byte order of counter
 // blocks. In binary, where b ends in a one and t zeros, b-1 ends in a zero and t
 // ones, and all bits above are the same. So the delta is 16(2ᵗ⁺¹ - 1): 29 entries
-// serve every b, from 1 to 2²⁸, where counters of 32 bits end. On Emerald Rapids
-// such deltas take 949 ns for 16 KiB where adding to big-endian counters takes 996,
-// and adding and shuffling 1058.
+// serve every b, from 1 to 2²⁸, where counters of 32 bits end. What adding instead
+// takes is in docs/kernels.md, Counters.
 func (p zmm) nextCounters() []step {
 	steps := []step{
 		func() { INCL(p.batch.As32()) },

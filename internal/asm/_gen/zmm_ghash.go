@@ -19,10 +19,9 @@ import (
 //	                              and  mid = aH·hL + aL·kL
 //
 // That is four multiplications, as by schoolbook, but a sum of two parts and not
-// of three, and reducing it takes one multiplication and not two. On Emerald
-// Rapids that is worth 1 to 3 ns a call below 450 bytes against schoolbook with
-// one table; Karatsuba's three multiplications lost 2 to 4 % there, because the
-// additions around them are not free.
+// of three, and reducing it takes one multiplication and not two. Karatsuba's
+// three multiplications lose here, because the additions around them are not free.
+// What each way takes is in docs/kernels.md, Multiplication.
 //
 // The table for long texts has K beside H, where other backends have sums of
 // halves. Short texts fold their powers during the AES rounds instead.
@@ -141,8 +140,7 @@ func (p zmm) startLengths(powers func(k vec) operand.Mem) {
 	clmul(lowHigh, half(x), half(h), half(p.sum.hi))
 }
 
-// shortH1 and longH1 are what startLengths asks for, of the two tables.
-
+// shortH1 is what startLengths asks for, from the key.
 func (p zmm) shortH1(k vec) operand.Mem {
 	h1 := at(p.key, keyShortEnd-blockSize)
 	moveWide(h1, block(p.h))
@@ -150,6 +148,7 @@ func (p zmm) shortH1(k vec) operand.Mem {
 	return h1
 }
 
+// longH1 is what startLengths asks for, from the table for long texts.
 func (p zmm) longH1(k vec) operand.Mem {
 	h1 := at(p.end, -blockSize)
 	moveWide(h1.Offset(halvesAt), k)

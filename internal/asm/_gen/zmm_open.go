@@ -15,21 +15,15 @@ func (p zmm) openKernel() {
 	TEXT("avx512Open", NOSPLIT, "func("+textArguments+") (ok, last uint64)")
 	trailerSize := func(to operand.Op) { MOVQ(arg("trailer"), to) }
 	frame := AllocLocal(zmmSize)
-	runs := openRuns{p.walk().withScratch(zmmBatchSize), p.dst, p.left}
+	runs := openRuns{walk: p.walk().withScratch(zmmBatchSize), dst: p.dst, left: p.left}
 	p.enter()
 
-	// The results of a call that does not end the text.
-	XORL(p.t0.As32(), p.t0.As32())
-	MOVQ(p.t0, result("ok"))
-	MOVQ(p.t0, result("last"))
-
-	MOVQ(arg("s"), p.t0)
-	TESTQ(p.t0, p.t0)
-	JNZ(target("stream"))
+	p.noResults()
+	p.ifStream("stream")
 	p.textSize(trailerSize)
 	CMPQ(p.size, operand.U32(zmmFirstBatchSize))
 	JBE(target("one_batch"))
-	p.textSlots()
+	p.textSlots(p.size)
 
 	Label("first_batch")
 	p.loadLong()

@@ -17,7 +17,7 @@ import (
 
 // avx512 is the design of this backend, as far as what other backends share
 // with it needs one: tables of constants.
-var avx512 = design{name: "avx512", width: 64, groupBatches: 3}
+var avx512 = design{name: "avx512", width: 64}
 
 const (
 	zmmSize    = 64
@@ -34,7 +34,7 @@ const (
 
 	// A whole group covers 3 batches. The last one may cover so much more that
 	// only whole batches of text end a group: a batch, and the block of lengths.
-	// On Emerald Rapids one batch a group costs 6 % at 16 KiB, and six gain 1 %.
+	// What fewer and more would cost is in docs/kernels.md, Batches and reductions.
 	zmmGroupBlocks = 3 * zmmBatchBlocks
 
 	// zmmShortVectors is the number of vectors, slots 0 and 1 included, of texts
@@ -78,18 +78,13 @@ type zmm struct {
 	h, k     vec    // its powers of H, and those folded; scratch
 	term     [4]vec // terms of its product; scratch
 
-	key    reg.GPPhysical // input; kept: the Key
-	dst    reg.GPPhysical // input; kept: where the next output goes
-	src    reg.GPPhysical // input; kept: where the next text comes from
-	left   reg.GPPhysical // input; kept: bytes of text from src that are left
+	position
 	size   reg.GPPhysical // at the end: left and the trailer; see walk and sealRuns
-	power  reg.GPPhysical // kept: the power of H of the next slot to hash
 	end    reg.GPPhysical // kept: just behind H¹ in the table for long texts
-	slots  reg.GPPhysical // kept: slots behind those of this group
 	batch  reg.GPPhysical // kept: number of the next batch in the text
 	deltas reg.GPPhysical // kept: the table of that name
 
-	t0, t1 reg.GPPhysical // scratch
+	t1 reg.GPPhysical // scratch
 
 	// odd is the mask of the high half of every lane, by 64 bits; kept.
 	odd reg.OpmaskPhysical
@@ -133,18 +128,12 @@ func zmmPlan() zmm {
 		k:        reg.Z25,
 		term:     z(28),
 
-		key:    reg.R8,
-		dst:    reg.RDI,
-		src:    reg.RSI,
-		left:   reg.RDX,
-		size:   reg.R13,
-		power:  reg.RBX,
-		end:    reg.R9,
-		slots:  reg.R10,
-		batch:  reg.R11,
-		deltas: reg.R12,
-		t0:     reg.RAX,
-		t1:     reg.RCX,
+		position: textPosition,
+		size:     reg.R13,
+		end:      reg.R9,
+		batch:    reg.R11,
+		deltas:   reg.R12,
+		t1:       reg.RCX,
 
 		odd:      reg.K1,
 		inMemory: reg.K2,
@@ -154,10 +143,10 @@ func zmmPlan() zmm {
 	}
 }
 
-// half and block are the lowest half vector of v, and its lowest block.
-
+// half is the lowest half of v.
 func half(v vec) vec { return v.AsY().(vec) }
 
+// block is the lowest block of v.
 func block(v vec) vec { return v.AsX().(vec) }
 
 // as is v as wide as model.

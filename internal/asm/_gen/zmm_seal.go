@@ -10,10 +10,7 @@ import (
 
 // enter loads what every call needs.
 func (p zmm) enter() {
-	MOVQ(arg("k"), p.key)
-	MOVQ(arg("dst"), p.dst)
-	MOVQ(arg("src"), p.src)
-	MOVQ(arg("size"), p.left)
+	p.loadArguments()
 	p.loadCounters()
 	p.loadTables()
 	VBROADCASTI32X4(roundKey(p.key, maxRoundKeys), p.lastKey)
@@ -25,13 +22,6 @@ func (p zmm) loadLong() {
 	ADDQ(operand.U32(longEnd), p.end)
 }
 
-// textSlots sets p.slots for a text of p.size bytes in one call: slots 0 and 1,
-// the text, the lengths.
-func (p zmm) textSlots() {
-	LEAQ(at(p.size, blockSize-1+3*blockSize), p.slots)
-	SHRQ(operand.U8(4), p.slots)
-}
-
 // slot0 sets p.power for a text of p.size bytes that is sealed or opened in one
 // batch, with the table that ends at end: slot 0 has the power ⌈p.size/16⌉ + 3.
 func (p zmm) slot0(end operand.Mem) {
@@ -39,16 +29,6 @@ func (p zmm) slot0(end operand.Mem) {
 	ANDQ(operand.I8(-blockSize), p.t0)
 	LEAQ(end, p.power)
 	SUBQ(p.t0, p.power)
-}
-
-// streamSlots sets p.slots for the text of this call of stream p.t0, the block
-// of lengths included if the text ends here, slots 0 and 1 not.
-func (p zmm) streamSlots() {
-	// slots = ⌈size/16⌉ + final: only a last call's size is no multiple of 16
-	MOVQ(at(p.t0, streamSize), p.slots)
-	ADDQ(operand.U8(blockSize-1), p.slots)
-	SHRQ(operand.U8(4), p.slots)
-	ADDQ(at(p.t0, streamFinal), p.slots)
 }
 
 // continueStream takes up the counter, mask and hash of stream p.t0.
@@ -90,13 +70,6 @@ func (p zmm) walk() walk {
 	return w
 }
 
-// moveOn steps over n bytes of text.
-func (p zmm) moveOn(n int) {
-	ADDQ(operand.U32(n), p.src)
-	ADDQ(operand.U32(n), p.dst)
-	SUBQ(operand.U32(n), p.left)
-}
-
 // tag returns the register with the tag: the hash plus E(J₀).
 func (p zmm) tag() vec {
 	x := p.reduce()
@@ -113,15 +86,13 @@ func (p zmm) sealKernel() {
 		MOVQ(arg("trailer"), to)
 		SHRQ(operand.U8(8), to)
 	}
-	runs := sealRuns{p.walk(), p.src, p.dst, p.left, p.size}
+	runs := sealRuns{walk: p.walk(), src: p.src, dst: p.dst, left: p.left, head: p.size}
 	p.enter()
-	MOVQ(arg("s"), p.t0)
-	TESTQ(p.t0, p.t0)
-	JNZ(target("stream"))
+	p.ifStream("stream")
 	p.textSize(trailerSize)
 	CMPQ(p.size, operand.U32(zmmFirstBatchSize))
 	JBE(target("one_batch"))
-	p.textSlots()
+	p.textSlots(p.size)
 	MOVQ(p.src, runs.head)
 
 	Label("first_batch")
