@@ -62,14 +62,14 @@ func (k *Key) Seal(dst, src *byte, size int, n Nonce, ad AD) {
 
 // SealTrailer is Seal for the text at src followed by the byte trailer.
 func (k *Key) SealTrailer(dst, src *byte, size int, trailer byte, n Nonce, ad AD) {
-	k.sealText(dst, src, size, sealTrailer|uint64(trailer), n, ad)
+	k.sealText(dst, src, size, trailerFlag|uint64(trailer), n, ad)
 }
 
 // The argument trailer of kernels is 0 if there is none. Otherwise a seal takes
-// sealTrailer plus the byte, and an open openTrailer, which is how many there are.
+// trailerFlag plus the byte, and an open trailerSize, which is how many there are.
 const (
-	sealTrailer = 1 << 8
-	openTrailer = 1
+	trailerFlag = 1 << 8
+	trailerSize = 1
 )
 
 // SealSplit is Seal for a text of size bytes that begins with prefix bytes at
@@ -93,7 +93,7 @@ func (k *Key) SealPieces(dst *byte, size int, pieces [][]byte, n Nonce, ad AD) {
 		k.sealText(dst, unsafe.SliceData(pieces[0]), size, 0, n, ad)
 	case len(pieces) == 2 && len(pieces[1]) == 1:
 		// A record's content type: as a value it costs no seam.
-		k.sealText(dst, unsafe.SliceData(pieces[0]), size-1, sealTrailer|uint64(pieces[1][0]), n, ad)
+		k.sealText(dst, unsafe.SliceData(pieces[0]), size-1, trailerFlag|uint64(pieces[1][0]), n, ad)
 	case k.moves(size, len(pieces)):
 		mem.Gather(unsafe.Slice(dst, size), pieces)
 		k.sealText(dst, dst, size, 0, n, ad)
@@ -121,7 +121,7 @@ func (k *Key) sealPieces(dst *byte, size int, pieces [][]byte, n Nonce, ad AD) {
 	s := stream{size: uint64(size), final: 1, pieces: unsafe.SliceData(others), rest: uint64(size - len(first))}
 	trailer := uint64(0)
 	if last := others[len(others)-1]; len(last) == 1 {
-		trailer = sealTrailer | uint64(last[0])
+		trailer = trailerFlag | uint64(last[0])
 		s.rest--
 	}
 	if once {
@@ -187,7 +187,7 @@ func (k *Key) Open(dst, src *byte, size int, n Nonce, ad AD) bool {
 // OpenTrailer is Open for size+1 bytes of ciphertext, of which the last byte of
 // plaintext is a result.
 func (k *Key) OpenTrailer(dst, src *byte, size int, n Nonce, ad AD) (ok bool, trailer byte) {
-	return k.openText(dst, src, size, openTrailer, n, ad)
+	return k.openText(dst, src, size, trailerSize, n, ad)
 }
 
 // OpenSplit is Open for a plaintext of size bytes of which the first prefix
@@ -218,7 +218,7 @@ func (k *Key) OpenPieces(pieces [][]byte, src *byte, size int, n Nonce, ad AD) (
 	case len(pieces) == 1:
 		ok, _ = k.openText(unsafe.SliceData(pieces[0]), src, size, 0, n, ad)
 	case len(pieces) == 2 && len(pieces[1]) == 1:
-		ok, pieces[1][0] = k.openText(unsafe.SliceData(pieces[0]), src, size-1, openTrailer, n, ad)
+		ok, pieces[1][0] = k.openText(unsafe.SliceData(pieces[0]), src, size-1, trailerSize, n, ad)
 	case k.moves(size, len(pieces)):
 		text := unsafe.Slice(src, size)
 		if ok, _ = k.openText(src, src, size, 0, n, ad); ok {
@@ -242,7 +242,7 @@ func (k *Key) openPieces(pieces [][]byte, src *byte, size int, n Nonce, ad AD) (
 	s := stream{size: uint64(size), final: 1, pieces: unsafe.SliceData(others), rest: uint64(size - len(first))}
 	trailer, last := uint64(0), others[len(others)-1]
 	if len(last) == 1 {
-		trailer = openTrailer
+		trailer = trailerSize
 		s.rest--
 	}
 	var b byte
@@ -251,7 +251,7 @@ func (k *Key) openPieces(pieces [][]byte, src *byte, size int, n Nonce, ad AD) (
 	} else {
 		ok, b = k.openStream(k.long.Load(), unsafe.SliceData(first), src, uint64(len(first)), trailer, n, ad, uint64(size)*8, &s)
 	}
-	if trailer == openTrailer {
+	if trailer == trailerSize {
 		last[0] = b
 	}
 	return ok

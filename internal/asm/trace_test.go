@@ -393,7 +393,7 @@ func (x tracedText) seal(b Backend, name string, run int) error {
 		t.call.src = address(t.pieces[0])
 	}
 	if x.trailer {
-		t.call.trailer = sealTrailer | uint64(text[x.size-1])
+		t.call.trailer = trailerFlag | uint64(text[x.size-1])
 	}
 	kernelsOf[b].traceSeal(&t.call)
 
