@@ -12,11 +12,12 @@ import (
 
 // A backend is two types, key and recordKey, which gcm_asm.go or gcm_noasm.go
 // declares. This file has the generic ones, which work everywhere and serve the
-// sizes that kernels do not know. gcm.go asks kernel first: where it returns a
-// key the functions of gcm_kernels.go serve the call, and else the methods below.
+// sizes that kernels do not know. gcm.go and recordkey.go ask kernel first: where
+// it returns a key the functions of gcm_kernels.go serve the call, and else the
+// methods below.
 //
-// gcm.go has checked all arguments by then: sizes fit, output overlaps text only
-// in place, nothing else overlaps. It also clears the outputs when an open
+// All arguments have been checked by then: sizes fit, output overlaps text only
+// in place, nothing else overlaps. The callers also clear the outputs when an open
 // returns false. So both have these duties:
 //
 //	seal        out holds prefix ‖ text already in place ‖ room for the tag

@@ -1,0 +1,226 @@
+package gcm
+
+import (
+	"fmt"
+	"unsafe"
+
+	"example.com/splitseal/internal/asm"
+	"example.com/splitseal/internal/mem"
+)
+
+// RecordKey is AES-GCM with one key and one IV, for protocols whose nonce is
+// that IV with a 64-bit number XORed into its last eight bytes, as in TLS 1.3.
+// Nonces have [NonceSize] bytes and tags [TagSize].
+//
+// All methods take the number, and additional data of 0 to 8 bytes, as integers,
+// which reach a kernel in registers. A nonce that was just written to memory in
+// parts has to wait there before it can be loaded whole, for half the time that a
+// short record takes.
+//
+// RecordKey does not watch the numbers: sealing twice at one number reveals
+// the XOR of the two texts and the key's hash key, and with it lets anyone
+// forge. Protector in package aead owns its number and is what records should
+// use.
+//
+// A RecordKey has one owner: its methods must not be called concurrently, and
+// it must not be copied.
+type RecordKey struct {
+	_     noCopy
+	ready bool
+	key   recordKey
+}
+
+// NewRecordKey returns AES-GCM with the given key and IV.
+//
+// The key is 16, 24 or 32 bytes long, for AES-128, AES-192 or AES-256, and the
+// IV is 12 bytes. Neither is kept as a slice. Any other length is an error.
+func NewRecordKey(key, iv []byte) (*RecordKey, error) {
+	if err := checkKey(key); err != nil {
+		return nil, err
+	}
+	if len(iv) != NonceSize {
+		return nil, errIVSize
+	}
+	k := &RecordKey{}
+	if err := k.key.init(key, (*[NonceSize]byte)(iv)); err != nil {
+		return nil, err
+	}
+	k.ready = true
+	return k, nil
+}
+
+// Seal fills out with the ciphertext of text followed by the byte trailer,
+// and the tag. out must be exactly len(text) + 1 + [TagSize] bytes long.
+//
+// text may be exactly out[:len(text)]; otherwise it must not overlap out.
+//
+// Seal uses number seq, which must never be used for another seal with this
+// key. It panics, before it writes anything, on a wrong length of out, more than
+// [MaxTextSize] bytes of text and trailer, an invalid overlap, and after
+// [RecordKey.Wipe].
+func (k *RecordKey) Seal(out []byte, seq uint64, ad AD, text []byte, trailer byte) {
+	k.check()
+	if len(out)-1-TagSize != len(text) {
+		panic("gcm: output is not the text, a byte and a tag long")
+	}
+	checkTextSize(uint64(len(out) - TagSize))
+	if mem.Inexact(out, text) {
+		panic(overlapText)
+	}
+	if kernel := k.key.kernel(); kernel != nil {
+		sealTrailer(kernel, out, text, trailer, asm.NonceAt(seq), ad.block())
+		return
+	}
+	k.key.seal(out, seq, ad, text, trailer)
+}
+
+// SealSplit fills out with the ciphertext of a text and its tag. The text is
+// prefix followed by what out holds at out[len(prefix) : len(out)-TagSize],
+// which is sealed where it stands.
+//
+// prefix may be exactly out[:len(prefix)]; otherwise it must not overlap out.
+//
+// SealSplit uses number seq as [RecordKey.Seal] does. It panics, before it
+// writes anything, when out is shorter than len(prefix) + [TagSize], and
+// otherwise as Seal does.
+func (k *RecordKey) SealSplit(out []byte, seq uint64, ad AD, prefix []byte) {
+	k.check()
+	checkSplitSize(len(out), len(prefix), TagSize)
+	checkTextSize(uint64(len(out) - TagSize))
+	if mem.Inexact(out, prefix) {
+		panic(overlapText)
+	}
+	if kernel := k.key.kernel(); kernel != nil {
+		sealSplit(kernel, out, prefix, asm.NonceAt(seq), ad.block())
+		return
+	}
+	k.key.sealSplit(out, seq, ad, prefix)
+}
+
+// SealGather fills out with the ciphertext of the concatenation of pieces and
+// its tag. out must be exactly as long as all pieces together + [TagSize].
+//
+// Pieces are only read and may overlap each other. A piece may stand exactly
+// where its ciphertext will be written; otherwise it must not overlap out.
+//
+// Warning: nobody may change the list while SealGather runs, another goroutine
+// least of all. Kernels walk the list where it is, with lengths that were checked
+// before: if it changes they read, and write, memory that is not theirs, which no
+// panic reports.
+//
+// SealGather uses number seq and panics as [RecordKey.Seal] does.
+func (k *RecordKey) SealGather(out []byte, seq uint64, ad AD, pieces [][]byte) {
+	k.check()
+	n, ok, inexact := mem.Measure(out, pieces, MaxTextSize)
+	switch {
+	case !ok:
+		panic(textTooLarge)
+	case n != len(out)-TagSize:
+		panic("gcm: output is not the pieces and a tag long")
+	case inexact:
+		panic(overlapText)
+	}
+	if kernel := k.key.kernel(); kernel != nil {
+		sealPieces(kernel, out, pieces, asm.NonceAt(seq), ad.block())
+		return
+	}
+	k.key.sealPieces(out, seq, ad, pieces)
+}
+
+// OpenSplit verifies buf, which is a ciphertext that ends with its tag. The
+// first len(prefix) bytes of plaintext go to prefix, the rest replaces its
+// ciphertext at buf[len(prefix) : len(buf)-TagSize].
+//
+// prefix may be exactly buf[:len(prefix)], or empty, and then all of buf is
+// opened in place; otherwise it must not overlap buf. When prefix is
+// elsewhere, buf[:len(prefix)] is working space: on return each of
+// its bytes is what it was before, or zero. The tag is not written.
+//
+// If buf does not verify, OpenSplit returns [ErrOpen], and prefix and
+// buf[len(prefix) : len(buf)-TagSize] hold zeros. A buf shorter than the tag
+// or longer than any ciphertext is [ErrOpen] too, and then nothing was written.
+//
+// OpenSplit panics, before it writes anything, when prefix is longer than the
+// plaintext, on an invalid overlap, and after [RecordKey.Wipe].
+func (k *RecordKey) OpenSplit(prefix []byte, seq uint64, ad AD, buf []byte) error {
+	k.check()
+	if !validCiphertextSize(len(buf), TagSize) {
+		return ErrOpen
+	}
+	checkSplitSize(len(buf), len(prefix), TagSize)
+	if mem.Inexact(buf, prefix) {
+		panic(overlapText)
+	}
+	var ok bool
+	if kernel := k.key.kernel(); kernel != nil {
+		n, ad := asm.NonceAt(seq), ad.block()
+		if len(prefix)+1 == len(buf)-TagSize {
+			// A record without padding.
+			ok, buf[len(prefix)] = kernel.OpenTrailer(unsafe.SliceData(prefix), unsafe.SliceData(buf), len(prefix), n, ad)
+		} else {
+			ok = openSplit(kernel, prefix, buf, n, ad)
+		}
+	} else {
+		ok = k.key.open(prefix, seq, ad, buf)
+	}
+	if !ok {
+		clear(prefix)
+		clear(buf[len(prefix) : len(buf)-TagSize])
+		return ErrOpen
+	}
+	return nil
+}
+
+// Wipe erases key and IV. Every later call but Wipe and Backend panics.
+//
+// The portable backend can only drop its key for the garbage collector:
+// crypto/cipher has no way to erase one. Copies that the processor or the
+// runtime made, in registers or on stacks, are not reached on any backend.
+func (k *RecordKey) Wipe() {
+	k.ready = false
+	k.key.wipe()
+}
+
+// Backend returns the name of the backend that this key uses: "avx512",
+// "vaes", "aesni" or "portable". It is fixed when the key is set up.
+func (k *RecordKey) Backend() string { return k.key.backend() }
+
+// Format prints the name of the backend, whatever the verb, and no key.
+func (k *RecordKey) Format(s fmt.State, verb rune) {
+	fmt.Fprintf(s, "gcm.RecordKey(%s)", k.Backend())
+}
+
+func (k *RecordKey) check() {
+	if !k.ready {
+		panic("gcm: RecordKey was wiped or not made by NewRecordKey")
+	}
+}
+
+// AD is additional data of 0 to 8 bytes, as [ADOf] makes it of an integer. The zero
+// value is no additional data.
+//
+// It is a type of its own so that nothing passes for a number which is none: with
+// number and additional data in each other's places, each record with the same
+// header would be sealed under the same nonce.
+type AD struct {
+	first uint64 // the data, from the highest byte on
+	bits  uint64 // its size
+}
+
+// ADOf returns as additional data the size low-order bytes of value, most
+// significant first; the header of a TLS 1.3 record of n bytes is
+// ADOf(0x1703030000+n, 5). Higher bytes of value are ignored. It panics unless size
+// is 0 to 8.
+func ADOf(value uint64, size int) AD {
+	if uint(size) > maxADSize {
+		panic("gcm: additional data must have 0 to 8 bytes")
+	}
+	ad := asm.ADOf(value, size)
+	return AD{ad.Hi, ad.Bits}
+}
+
+// block returns ad in the form that kernels take.
+func (ad AD) block() asm.AD { return asm.AD{Hi: ad.first, Bits: ad.bits} }
+
+// maxADSize is the size of the integer that carries additional data.
+const maxADSize = 8
