@@ -54,7 +54,6 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/fips140"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"unsafe"
@@ -459,13 +458,6 @@ func extend(dst []byte, textSize, tagSize int) (whole, added []byte) {
 		panic("gcm: output too large")
 	}
 	return whole, added
-}
-
-// xorNumber returns the nonce that belongs to seq.
-func xorNumber(nonce, iv *[NonceSize]byte, seq uint64) {
-	*nonce = *iv
-	tail := nonce[NonceSize-8:]
-	binary.BigEndian.PutUint64(tail, binary.BigEndian.Uint64(tail)^seq)
 }
 
 // noCopy makes go vet's copylocks check report copies of the struct that holds it.

@@ -182,8 +182,11 @@ func (k *genericRecordKey) open(prefix []byte, seq uint64, ad AD, buf []byte) bo
 
 func (k *genericRecordKey) wipe() { *k = genericRecordKey{} }
 
+// nonceFor returns the nonce that belongs to seq.
 func (k *genericRecordKey) nonceFor(seq uint64) []byte {
-	xorNumber(&k.nonce, &k.iv, seq)
+	k.nonce = k.iv
+	tail := k.nonce[NonceSize-8:]
+	binary.BigEndian.PutUint64(tail, binary.BigEndian.Uint64(tail)^seq)
 	return k.nonce[:]
 }
 
