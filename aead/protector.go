@@ -31,7 +31,7 @@ var ErrSequenceExhausted = errors.New("aead: sequence number exhausted")
 //
 // See RFC 9846, Sections 5.2 and 5.3.
 type Protector struct {
-	_     noCopy
+	_     mem.NoCopy
 	self  *Protector // itself, unless it is a copy or was wiped
 	suite *Suite
 	seq   uint64
@@ -333,9 +333,3 @@ const (
 	// maxBodySize is the longest body that the header's length field can name.
 	maxBodySize = 1<<16 - 1
 )
-
-// noCopy makes go vet's copylocks check report copies of the struct that holds it.
-type noCopy struct{}
-
-func (*noCopy) Lock()   {}
-func (*noCopy) Unlock() {}

@@ -459,9 +459,3 @@ func extend(dst []byte, textSize, tagSize int) (whole, added []byte) {
 	}
 	return whole, added
 }
-
-// noCopy makes go vet's copylocks check report copies of the struct that holds it.
-type noCopy struct{}
-
-func (*noCopy) Lock()   {}
-func (*noCopy) Unlock() {}

@@ -25,7 +25,7 @@ import (
 // A RecordKey has one owner: its methods must not be called concurrently, and
 // it must not be copied.
 type RecordKey struct {
-	_     noCopy
+	_     mem.NoCopy
 	ready bool
 	key   recordKey
 }

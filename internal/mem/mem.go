@@ -1,6 +1,7 @@
 // Package mem has what the packages that seal and open need to know about
 // slices as memory: whether what is about to be written is still to be read,
-// room for output, and text in pieces.
+// room for output, and text in pieces. [NoCopy] is for structs that must not be
+// copied.
 //
 // crypto/cipher and golang.org/x/crypto have [Overlap], [Inexact] and [Extend]
 // too, in internal packages that this module cannot import.
