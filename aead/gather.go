@@ -30,9 +30,8 @@ var ErrOpen = gcm.ErrOpen
 // was or as zero. After a failed open all outputs hold zeros and the error is
 // [ErrOpen].
 //
-// Warning: nobody may change a list of pieces while a method runs, another
-// goroutine least of all: kernels walk it, and if it changes they read, and write,
-// memory that is not theirs. See [gcm.AEAD.SealGather].
+// Warning: nobody may change a list of pieces while a method runs: see
+// [gcm.AEAD.SealGather].
 //
 // All methods panic on a wrong nonce size, on lengths that do not fit and on an
 // invalid overlap, before they write anything; where an AEAD panics by itself, text

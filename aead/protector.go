@@ -180,9 +180,8 @@ func (p *Protector) SealSplit(out []byte, header uint64, prefix []byte) error {
 // Pieces are only read and may overlap each other. A piece may stand exactly
 // where its ciphertext will be written; otherwise it must not overlap out.
 //
-// Warning: nobody may change the list while SealGather runs, another goroutine
-// least of all: kernels walk it, and if it changes they read, and write, memory
-// that is not theirs. See [gcm.AEAD.SealGather].
+// Warning: nobody may change the list while SealGather runs: see
+// [gcm.AEAD.SealGather].
 //
 // SealGather treats the sequence number and reports errors as [Protector.Seal]
 // does.

@@ -359,10 +359,7 @@ func (a *AEAD) OpenSplit(prefix, nonce, buf, additionalData []byte) error {
 // that are not pieces are working space: on return each of their bytes is
 // what it was before, or zero. The tag is not written.
 //
-// Warning: nobody may change the list while OpenScatter runs, another goroutine
-// least of all. Kernels walk the list where it is, with lengths that were checked
-// before: if it changes they read, and write, memory that is not theirs, which no
-// panic reports.
+// Warning: nobody may change the list while OpenScatter runs: see [AEAD.SealGather].
 //
 // If ciphertext does not verify, OpenScatter returns [ErrOpen] and all pieces
 // hold zeros. A ciphertext shorter than the tag or longer than any that Seal

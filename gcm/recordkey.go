@@ -103,10 +103,7 @@ func (k *RecordKey) SealSplit(out []byte, seq uint64, ad AD, prefix []byte) {
 // Pieces are only read and may overlap each other. A piece may stand exactly
 // where its ciphertext will be written; otherwise it must not overlap out.
 //
-// Warning: nobody may change the list while SealGather runs, another goroutine
-// least of all. Kernels walk the list where it is, with lengths that were checked
-// before: if it changes they read, and write, memory that is not theirs, which no
-// panic reports.
+// Warning: nobody may change the list while SealGather runs: see [AEAD.SealGather].
 //
 // SealGather uses number seq and panics as [RecordKey.Seal] does.
 func (k *RecordKey) SealGather(out []byte, seq uint64, ad AD, pieces [][]byte) {
