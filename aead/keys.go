@@ -46,7 +46,8 @@ var errSecretSize = errors.New("aead: traffic secret does not have the hash's si
 
 // DeriveTrafficKeys returns the write key and write IV that belong to a traffic
 // secret, in new slices. The secret must be s.Hash().Size() bytes long; any
-// other length is an error. It is not changed and not kept.
+// other length is an error. It is not changed and not kept. DeriveTrafficKeys
+// panics if s is nil or not made by [NewSuite].
 //
 // See RFC 9846, Section 7.3.
 func DeriveTrafficKeys(s *Suite, secret []byte) (TrafficKeys, error) {
@@ -67,7 +68,8 @@ func DeriveTrafficKeys(s *Suite, secret []byte) (TrafficKeys, error) {
 
 // NextTrafficSecret returns the traffic secret that follows secret after a
 // KeyUpdate, in a new slice. The secret must be s.Hash().Size() bytes long; any
-// other length is an error. It is not changed and not kept.
+// other length is an error. It is not changed and not kept. NextTrafficSecret
+// panics if s is nil or not made by [NewSuite].
 //
 // See RFC 9846, Section 7.2.
 func NextTrafficSecret(s *Suite, secret []byte) ([]byte, error) {

@@ -53,7 +53,8 @@ type otherKey struct {
 }
 
 // NewProtector returns a Protector at sequence number 0. keys must have the
-// sizes of the suite, else NewProtector returns an error. They are not kept.
+// sizes of the suite, else NewProtector returns an error, as it does where the
+// suite's AEAD is not allowed. They are not kept. It panics as [Suite.New] does.
 //
 // RFC 9846, Section 5.3: "the first record transmitted under a particular
 // traffic key MUST use sequence number 0."
@@ -64,7 +65,8 @@ func NewProtector(s *Suite, keys TrafficKeys) (*Protector, error) {
 // ResumeProtector returns a Protector that goes on at sequence number seq,
 // where another one under the same keys has stopped for good. It is the only
 // way to start above zero, and using it twice, or while the other one is still
-// in use, repeats nonces. Otherwise it is [NewProtector].
+// in use, repeats nonces. Otherwise, errors and panics included, it is
+// [NewProtector].
 func ResumeProtector(s *Suite, keys TrafficKeys, seq uint64) (*Protector, error) {
 	s.check()
 	if len(keys.Key) != s.p.KeySize {

@@ -2,7 +2,8 @@
 // suites, traffic keys, sealing without copying, and the [Protector], which
 // binds a key to its IV and sequence number so that no nonce is used twice.
 //
-// It knows nothing of records and does no I/O.
+// Of a record it knows the body, which it seals and opens, and the five bytes of
+// the header, which are additional data; not what they mean. It does no I/O.
 package aead
 
 import (
@@ -187,8 +188,8 @@ var (
 // not kept. A key of another size is an error, and so is an AEAD that
 // GODEBUG=fips140=only does not allow.
 //
-// New panics if the AEAD does not have the nonce and tag size of the suite,
-// and as [Gather] does.
+// New panics if s is nil or not made by [NewSuite], if the AEAD does not have the
+// nonce and tag size of the suite, and as [Gather] does.
 func (s *Suite) New(key []byte) (Gatherer, error) {
 	s.check()
 	if len(key) != s.p.KeySize {

@@ -79,6 +79,9 @@ const (
 
 // ErrOpen says that a ciphertext was not sealed with this key, nonce and
 // additional data. It is the only error of the open calls and carries no detail.
+//
+// Its text names the module, because package aead has the same value, and a suite
+// need not be AES-GCM.
 var ErrOpen = errors.New("splitseal: message authentication failed")
 
 var (

@@ -8,7 +8,8 @@ import (
 
 // The functions below take arguments that were checked to the kernels, of a
 // key that has some. They build everywhere, and run where kernel returns one. Two
-// opens do it themselves, because a function for that would not be inlined.
+// opens, AEAD.Open and RecordKey.OpenSplit of a record without padding, do it
+// themselves, because a function for that would not be inlined.
 
 func nonceOf(nonce []byte) asm.Nonce { return asm.NonceOf((*[NonceSize]byte)(nonce)) }
 
