@@ -70,11 +70,19 @@ func (k *Key) prepare(size int) (ownTable bool) {
 }
 
 // makeLong makes the table for long texts. Calls that run at the same time each
-// make one, all the same, and one of them stays: no call waits for another.
+// make one, all the same, and one of them stays: no call waits for another. The
+// others are erased, because nobody could do it after that.
 func (k *Key) makeLong() {
 	long := &longTable{group: uint64(shapes[k.backend].group)}
 	k.powers(long, longPower)
-	k.long.CompareAndSwap(nil, long)
+	k.keepLong(long)
+}
+
+// keepLong makes long the table of k, or erases it if k has one.
+func (k *Key) keepLong(long *longTable) {
+	if !k.long.CompareAndSwap(nil, long) {
+		*long = longTable{}
+	}
 }
 
 // onceTables are tables of zeros for one text each. On the stack one would cost

@@ -394,6 +394,24 @@ func TestWipe(t *testing.T) {
 	})
 }
 
+// TestLateTable: of two tables that were made at the same time the key keeps one, and
+// the other, which Wipe would not find, is erased.
+func TestLateTable(t *testing.T) {
+	forEachKernel(t, func(t *testing.T, b Backend, keySize int) {
+		k := newFixture(t, b, keySize, true).Key
+		kept := k.long.Load()
+		late := new(longTable)
+		*late = *kept
+		k.keepLong(late)
+		if k.long.Load() != kept || *kept == (longTable{}) {
+			t.Error("the table in use was replaced or erased")
+		}
+		if *late != (longTable{}) {
+			t.Error("the late table holds powers of H")
+		}
+	})
+}
+
 // TestFirstLongText has every form of seal and open be the one that comes first
 // with a text that is not short, at every length, and then a second time.
 func TestFirstLongText(t *testing.T) {
