@@ -74,7 +74,7 @@ func (k *genericKey) sealText(out, nonce, text, additionalData []byte) {
 	}
 	scratch := getScratch(len(text) + TagSize)
 	copy(out, k.aead.Seal(*scratch, nonce, text, additionalData))
-	scratches.Put(scratch)
+	putScratch(scratch)
 }
 
 // openText fills out with the plaintext of ciphertext, which ends with its tag.
@@ -86,7 +86,7 @@ func (k *genericKey) openText(out, nonce, ciphertext, additionalData []byte) boo
 	}
 	scratch := getScratch(len(ciphertext) + TagSize)
 	_, err = k.aead.Open(out[:0], nonce, append(*scratch, ciphertext...), additionalData)
-	scratches.Put(scratch)
+	putScratch(scratch)
 	return err == nil
 }
 
@@ -102,8 +102,14 @@ func (k *genericKey) reachesPastTag(n int) bool {
 	return tail != 0 && tail+k.aead.Overhead() < aes.BlockSize
 }
 
-// scratches holds empty buffers, *[]byte. Only ciphertext is written to them.
+// scratches holds empty buffers, *[]byte, of up to maxPooledScratch bytes. Only
+// ciphertext is written to them.
 var scratches sync.Pool
+
+// maxPooledScratch has room for the longest body of a TLS record, 65535 bytes, and is
+// nine pages of the runtime's allocator. Beside a longer text the time of an allocation
+// is nothing, and its buffer would be kept for the next short one.
+const maxPooledScratch = 72 << 10
 
 // getScratch returns an empty buffer with room for n bytes.
 func getScratch(n int) *[]byte {
@@ -113,6 +119,12 @@ func getScratch(n int) *[]byte {
 	}
 	*b = slices.Grow((*b)[:0], n)
 	return b
+}
+
+func putScratch(b *[]byte) {
+	if cap(*b) <= maxPooledScratch {
+		scratches.Put(b)
+	}
 }
 
 func (k *genericKey) sealPieces(out, nonce []byte, pieces [][]byte, additionalData []byte) {

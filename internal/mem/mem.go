@@ -135,7 +135,7 @@ func sortedApart(pieces [][]byte) (around Span, apart bool) {
 	spans := small[:0]
 	if len(pieces) > len(small) {
 		large := getSpans(len(pieces))
-		defer spansPool.Put(large)
+		defer putSpans(large)
 		spans = *large
 	}
 	for _, p := range pieces {
@@ -152,8 +152,13 @@ func sortedApart(pieces [][]byte) (around Span, apart bool) {
 	return Span{spans[0].begin, spans[len(spans)-1].end}, true
 }
 
-// spansPool holds *[]Span, so that long lists allocate nothing in the long run.
+// spansPool holds *[]Span, so that lists of up to maxPooledSpans pieces allocate
+// nothing in the long run.
 var spansPool sync.Pool
+
+// maxPooledSpans is 64 KiB on 64-bit machines. Sorting a longer list takes far longer
+// than an allocation, and its spans would be kept for the next one of three dozen pieces.
+const maxPooledSpans = 4096
 
 // getSpans returns an empty slice with room for n.
 func getSpans(n int) *[]Span {
@@ -163,6 +168,12 @@ func getSpans(n int) *[]Span {
 	}
 	*s = slices.Grow((*s)[:0], n)
 	return s
+}
+
+func putSpans(s *[]Span) {
+	if cap(*s) <= maxPooledSpans {
+		spansPool.Put(s)
+	}
 }
 
 // TotalSize returns the sum of the lengths of pieces, or false if the sum

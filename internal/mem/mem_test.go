@@ -201,3 +201,23 @@ func TestApart(t *testing.T) {
 		}
 	}
 }
+
+// TestSpansPool looks in the pool for the spans of a list that was too long for it.
+func TestSpansPool(t *testing.T) {
+	memory := make([]byte, 8*maxPooledSpans)
+	pieces := make([][]byte, 0, len(memory))
+	for i := range memory {
+		pieces = append(pieces, memory[i:i+1])
+	}
+	slices.Reverse(pieces)
+	for range 20 { // under the race detector a pool drops what it is given, at times
+		if _, apart := Apart(pieces); !apart {
+			t.Fatal("pieces overlap")
+		}
+		for s := spansPool.Get(); s != nil; s = spansPool.Get() {
+			if n := cap(*s.(*[]Span)); n > maxPooledSpans {
+				t.Fatalf("%d spans are in the pool, more than %d", n, maxPooledSpans)
+			}
+		}
+	}
+}
