@@ -27,14 +27,21 @@ var ErrSequenceExhausted = errors.New("aead: sequence number exhausted")
 // A Protector has one owner and serves one direction, for sealing or for
 // opening: its methods must not be called concurrently. Two seals at once can use
 // one number, and an open beside a seal can change the nonce that the seal is about
-// to use. It must not be copied; a copy panics when it is to seal or open.
+// to use. A copy is the same Protector: it shares number and keys with the original,
+// and putting it back brings no number back. go vet reports copies nevertheless,
+// because a copy suggests an owner of its own.
 //
 // See RFC 9846, Sections 5.2 and 5.3.
 type Protector struct {
 	_     mem.NoCopy
-	self  *Protector // itself, unless it is a copy or was wiped
-	suite *Suite
-	seq   uint64
+	state *protectorState
+}
+
+// A protectorState is what a Protector and its copies have in common.
+type protectorState struct {
+	suite  *Suite
+	seq    uint64
+	usable bool // it has been made and not wiped
 
 	tagSize int // of suite
 
@@ -75,7 +82,10 @@ func ResumeProtector(s *Suite, keys TrafficKeys, seq uint64) (*Protector, error)
 	if len(keys.IV) != IVSize {
 		return nil, errIVSize
 	}
-	p := &Protector{suite: s, tagSize: s.p.TagSize, seq: seq}
+	p := &struct { // one object, 64 bytes of memory
+		Protector
+		protectorState
+	}{protectorState: protectorState{suite: s, tagSize: s.p.TagSize, seq: seq}}
 	var err error
 	if s.recordKey {
 		p.record, err = gcm.NewRecordKey(keys.Key, keys.IV)
@@ -86,25 +96,41 @@ func ResumeProtector(s *Suite, keys TrafficKeys, seq uint64) (*Protector, error)
 	if err != nil {
 		return nil, err
 	}
-	p.self = p
-	return p, nil
+	p.usable = true
+	p.state = &p.protectorState
+	return &p.Protector, nil
 }
 
 // Suite returns the suite.
-func (p *Protector) Suite() *Suite { return p.suite }
+func (p *Protector) Suite() *Suite {
+	if p.state == nil {
+		return nil
+	}
+	return p.state.suite
+}
 
 // Seq returns the sequence number of the next record.
-func (p *Protector) Seq() uint64 { return p.seq }
+func (p *Protector) Seq() uint64 {
+	if p.state == nil {
+		return 0
+	}
+	return p.state.seq
+}
 
 // Overhead returns the size of the tag in bytes, which is what sealing adds to
 // the inner plaintext.
-func (p *Protector) Overhead() int { return p.tagSize }
+func (p *Protector) Overhead() int {
+	if p.state == nil {
+		return 0
+	}
+	return p.state.tagSize
+}
 
 // Format prints the suite's name, whatever the verb, and no key.
 func (p *Protector) Format(s fmt.State, verb rune) {
 	name := "not made by NewProtector"
-	if p.suite != nil {
-		name = p.suite.p.Name
+	if p.state != nil {
+		name = p.state.suite.p.Name
 	}
 	fmt.Fprintf(s, "aead.Protector(%s)", name)
 }
@@ -124,23 +150,23 @@ func (p *Protector) Format(s fmt.State, verb rune) {
 // RFC 9846, Section 5.3: "If a TLS implementation would need to wrap a sequence
 // number, it MUST either rekey ([Section 4.7.3]) or terminate the connection."
 func (p *Protector) Seal(out []byte, header uint64, content []byte, contentType byte) error {
-	p.check(out, header)
-	if len(out)-1-p.tagSize != len(content) {
+	s := p.check(out, header)
+	if len(out)-1-s.tagSize != len(content) {
 		panic("aead: output is not the content, a byte and a tag long")
 	}
 	if mem.Inexact(out, content) {
 		panic(overlapText)
 	}
-	seq, err := p.spend()
+	seq, err := s.spend()
 	if err != nil {
 		return err
 	}
-	if p.record != nil {
-		p.record.Seal(out, seq, gcm.ADOf(header, headerSize), content, contentType)
+	if s.record != nil {
+		s.record.Seal(out, seq, gcm.ADOf(header, headerSize), content, contentType)
 		return nil
 	}
 	out[len(content)] = contentType
-	p.other.aead.SealSplit(out, p.other.nonceFor(seq), content, p.other.additionalData(header))
+	s.other.aead.SealSplit(out, s.other.nonceFor(seq), content, s.other.additionalData(header))
 	return nil
 }
 
@@ -155,22 +181,22 @@ func (p *Protector) Seal(out []byte, header uint64, content []byte, contentType 
 // does, and panics as well when out is shorter than len(prefix) +
 // [Protector.Overhead].
 func (p *Protector) SealSplit(out []byte, header uint64, prefix []byte) error {
-	p.check(out, header)
-	if len(prefix) > len(out)-p.tagSize {
+	s := p.check(out, header)
+	if len(prefix) > len(out)-s.tagSize {
 		panic(prefixTooLong)
 	}
 	if mem.Inexact(out, prefix) {
 		panic(overlapText)
 	}
-	seq, err := p.spend()
+	seq, err := s.spend()
 	if err != nil {
 		return err
 	}
-	if p.record != nil {
-		p.record.SealSplit(out, seq, gcm.ADOf(header, headerSize), prefix)
+	if s.record != nil {
+		s.record.SealSplit(out, seq, gcm.ADOf(header, headerSize), prefix)
 		return nil
 	}
-	p.other.aead.SealSplit(out, p.other.nonceFor(seq), prefix, p.other.additionalData(header))
+	s.other.aead.SealSplit(out, s.other.nonceFor(seq), prefix, s.other.additionalData(header))
 	return nil
 }
 
@@ -188,23 +214,23 @@ func (p *Protector) SealSplit(out []byte, header uint64, prefix []byte) error {
 // SealGather treats the sequence number and reports errors as [Protector.Seal]
 // does.
 func (p *Protector) SealGather(out []byte, header uint64, pieces [][]byte) error {
-	p.check(out, header)
-	n := len(out) - p.tagSize
+	s := p.check(out, header)
+	n := len(out) - s.tagSize
 	switch total, ok, inexact := mem.Measure(out, pieces, maxBodySize); {
 	case !ok || total != n:
 		panic("aead: output is not the pieces and a tag long")
 	case inexact:
 		panic(overlapText)
 	}
-	seq, err := p.spend()
+	seq, err := s.spend()
 	if err != nil {
 		return err
 	}
-	if p.record != nil {
-		p.record.SealGather(out, seq, gcm.ADOf(header, headerSize), pieces)
+	if s.record != nil {
+		s.record.SealGather(out, seq, gcm.ADOf(header, headerSize), pieces)
 		return nil
 	}
-	p.other.aead.SealGather(out[:0:len(out)], p.other.nonceFor(seq), pieces, p.other.additionalData(header))
+	s.other.aead.SealGather(out[:0:len(out)], s.other.nonceFor(seq), pieces, s.other.additionalData(header))
 	return nil
 }
 
@@ -227,8 +253,8 @@ func (p *Protector) SealGather(out []byte, header uint64, pieces [][]byte) error
 // plaintext or body than 65535 bytes, on a header of more than 40 bits, on an
 // invalid overlap, and after [Protector.Wipe].
 func (p *Protector) Open(prefix []byte, header uint64, body []byte) error {
-	p.check(body, header)
-	n := len(body) - p.tagSize
+	s := p.check(body, header)
+	n := len(body) - s.tagSize
 	if n < 0 {
 		return ErrOpen
 	}
@@ -238,56 +264,59 @@ func (p *Protector) Open(prefix []byte, header uint64, body []byte) error {
 	if mem.Inexact(body, prefix) {
 		panic(overlapText)
 	}
-	seq := p.seq
+	seq := s.seq
 	if seq == math.MaxUint64 {
 		return ErrSequenceExhausted
 	}
 	var err error
-	if p.record != nil {
-		err = p.record.OpenSplit(prefix, seq, gcm.ADOf(header, headerSize), body)
+	if s.record != nil {
+		err = s.record.OpenSplit(prefix, seq, gcm.ADOf(header, headerSize), body)
 	} else {
-		err = p.other.open(prefix, seq, header, body)
+		err = s.other.open(prefix, seq, header, body)
 	}
 	if err != nil {
 		return ErrOpen
 	}
-	p.seq = seq + 1
+	s.seq = seq + 1
 	return nil
 }
 
 // Wipe erases the key, as far as its AEAD can, and the IV. Every later seal
-// and open panics. See [gcm.RecordKey.Wipe] for what it does not reach; AEADs
-// outside this module can only be dropped for the garbage collector.
+// and open panics, those of copies too. See [gcm.RecordKey.Wipe] for what it does not
+// reach; AEADs outside this module can only be dropped for the garbage collector.
 func (p *Protector) Wipe() {
-	if p.self != p {
-		return // a copy, which shares the key with the original
+	s := p.state
+	if s == nil {
+		return
 	}
-	if p.record != nil {
-		p.record.Wipe()
+	if s.record != nil {
+		s.record.Wipe()
 	}
-	if p.other != nil {
-		*p.other = otherKey{}
+	if s.other != nil {
+		*s.other = otherKey{}
 	}
-	p.self = nil
-	p.record = nil
-	p.other = nil
+	s.usable = false
+	s.record = nil
+	s.other = nil
 }
 
 // spend returns the sequence number of the seal that is about to write. Whatever
 // becomes of that seal, no other one gets the number. An open, which may be tried
 // again with another body, adds one by itself once its body has verified.
-func (p *Protector) spend() (seq uint64, err error) {
-	seq = p.seq
+func (s *protectorState) spend() (seq uint64, err error) {
+	seq = s.seq
 	if seq == math.MaxUint64 {
 		return 0, ErrSequenceExhausted
 	}
-	p.seq = seq + 1
+	s.seq = seq + 1
 	return seq, nil
 }
 
-func (p *Protector) check(body []byte, header uint64) {
-	if p.self != p {
-		panic("aead: Protector was wiped, copied, or not made by NewProtector")
+// check returns the state, which the call is to use.
+func (p *Protector) check(body []byte, header uint64) *protectorState {
+	s := p.state
+	if s == nil || !s.usable {
+		panic("aead: Protector was wiped or not made by NewProtector")
 	}
 	if len(body) > maxBodySize {
 		panic("aead: record body too large")
@@ -295,6 +324,7 @@ func (p *Protector) check(body []byte, header uint64) {
 	if header>>(8*headerSize) != 0 {
 		panic("aead: header has more than 40 bits")
 	}
+	return s
 }
 
 // open is OpenSplit for an AEAD that need not be this module's: if it panics nothing

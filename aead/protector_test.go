@@ -625,23 +625,63 @@ func TestProtectorAllocations(t *testing.T) {
 	}
 }
 
-// TestCopies copies a Protector out of vet's sight. The copy, which has a sequence
-// number of its own, seals and opens nothing.
+// copyOf copies a Protector out of vet's sight, and put copies it back.
+func copyOf(p *aead.Protector) *aead.Protector {
+	c := reflect.New(reflect.TypeFor[aead.Protector]())
+	c.Elem().Set(reflect.ValueOf(p).Elem())
+	return c.Interface().(*aead.Protector)
+}
+
+func put(p, saved *aead.Protector) { reflect.ValueOf(p).Elem().Set(reflect.ValueOf(saved).Elem()) }
+
+// TestCopies: a copy takes its numbers where the original does, putting it back
+// brings none back, and there is one key to wipe.
 func TestCopies(t *testing.T) {
 	for _, s := range allSuites(t) {
 		p := newProtector(t, s, 0)
-		copied := reflect.New(reflect.TypeFor[aead.Protector]())
-		copied.Elem().Set(reflect.ValueOf(p).Elem())
-		c := copied.Interface().(*aead.Protector)
-		body := make([]byte, 1+s.TagSize())
-		const message = "aead: Protector was wiped, copied"
-		mustPanic(t, message, "Seal", func() { c.Seal(body, 0, nil, 23) })
-		mustPanic(t, message, "SealSplit", func() { c.SealSplit(body, 0, nil) })
-		mustPanic(t, message, "SealGather", func() { c.SealGather(body, 0, [][]byte{{23}}) })
-		mustPanic(t, message, "Open", func() { c.Open(nil, 0, body) })
-		c.Wipe() // shares the key with the original, and leaves it alone
-		if err := p.Seal(body, 0, nil, 23); err != nil || p.Seq() != 1 {
-			t.Errorf("the original: %v", err)
+		c := copyOf(p)
+		n := 1 + s.TagSize()
+		head, _ := header(n)
+		for seq := range uint64(12) {
+			from := p
+			if seq%2 == 1 {
+				from = c
+			}
+			body, want := make([]byte, n), sealByHand(t, s, seq, []byte{23})
+			var err error
+			switch seq / 2 % 3 {
+			case 0:
+				err = from.Seal(body, head, nil, 23)
+			case 1:
+				body[0] = 23
+				err = from.SealSplit(body, head, nil)
+			case 2:
+				err = from.SealGather(body, head, [][]byte{{23}})
+			}
+			if err != nil || !bytes.Equal(body, want) {
+				t.Fatalf("%v, record %d: error %v, or other bytes than by hand", s, seq, err)
+			}
+			if p.Seq() != seq+1 || c.Seq() != seq+1 {
+				t.Fatalf("%v: at %d, its copy at %d, want %d", s, p.Seq(), c.Seq(), seq+1)
+			}
+			put(p, c)
+		}
+		for _, wipeCopy := range []bool{false, true} {
+			p := newProtector(t, s, 0)
+			c := copyOf(p)
+			if wipeCopy {
+				c.Wipe()
+			} else {
+				p.Wipe()
+			}
+			for _, p := range []*aead.Protector{p, c, copyOf(c)} {
+				body := make([]byte, n)
+				const message = "aead: Protector was wiped"
+				mustPanic(t, message, "Seal", func() { p.Seal(body, 0, nil, 23) })
+				mustPanic(t, message, "SealSplit", func() { p.SealSplit(body, 0, nil) })
+				mustPanic(t, message, "SealGather", func() { p.SealGather(body, 0, [][]byte{{23}}) })
+				mustPanic(t, message, "Open", func() { p.Open(nil, 0, body) })
+			}
 		}
 	}
 }
