@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"example.com/splitseal/aead"
+	"example.com/splitseal/internal/asm"
 	"golang.org/x/crypto/chacha20poly1305"
 )
 
@@ -30,7 +31,7 @@ type task struct {
 }
 
 // newTasks returns the tasks of s, in the order of implementations.
-func newTasks(m *memory, s spec, backends []backend) ([]*task, error) {
+func newTasks(m *memory, s spec, backends []asm.Backend) ([]*task, error) {
 	if isRecordOp(s.op) {
 		return newRecordFixture(m, s).tasks(backends)
 	}
@@ -40,7 +41,7 @@ func newTasks(m *memory, s spec, backends []backend) ([]*task, error) {
 	}
 	var tasks []*task
 	for _, b := range backends {
-		if s.suite.isChaCha() && b.name != portable {
+		if s.suite.isChaCha() && b != asm.Portable {
 			continue
 		}
 		t, err := f.ours(b)
@@ -129,17 +130,17 @@ func newCryptoCipher(s cipherSuite, key []byte) (cipher.AEAD, error) {
 }
 
 // ours returns the task of backend b.
-func (f *fixture) ours(b backend) (*task, error) {
-	restore := b.force()
+func (f *fixture) ours(b asm.Backend) (*task, error) {
+	restore := asm.Force(b)
 	g, err := f.suite.suite.New(f.key)
 	restore()
 	if err != nil {
 		return nil, err
 	}
-	if k, ok := g.(interface{ Backend() string }); ok && k.Backend() != b.name {
-		return nil, fmt.Errorf("the key got backend %s, not %s", k.Backend(), b.name)
+	if k, ok := g.(interface{ Backend() string }); ok && k.Backend() != b.String() {
+		return nil, fmt.Errorf("the key got backend %s, not %s", k.Backend(), b.String())
 	}
-	t := f.newTask(ourPrefix + b.name)
+	t := f.newTask(ourPrefix + b.String())
 	n, size := len(f.text), f.size
 	switch f.op {
 	case "split-seal":
@@ -163,7 +164,7 @@ func (f *fixture) ours(b backend) (*task, error) {
 		}
 	case "newkey-seal":
 		t.call = func(calls int) {
-			defer b.force()()
+			defer asm.Force(b)()
 			for range calls {
 				g, err := f.suite.suite.New(f.key)
 				must(err)

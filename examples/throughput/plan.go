@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"example.com/splitseal/aead"
+	"example.com/splitseal/internal/asm"
 )
 
 // opNames are the ops in the order of the report.
@@ -22,10 +23,9 @@ var opNames = []string{
 }
 
 // backendNames are the words that -backend knows, best first.
-var backendNames = []string{"avx512", "vaes", "aesni", portable}
+var backendNames = []string{"avx512", "vaes", "aesni", "portable"}
 
 const (
-	portable     = "portable"
 	ourPrefix    = "splitseal/"
 	cryptoCipher = "crypto/cipher"
 	cryptoTLS    = "crypto/tls"
@@ -71,7 +71,7 @@ type spec struct {
 // A plan is what to measure.
 type plan struct {
 	specs    []spec
-	backends []backend
+	backends []asm.Backend
 	budget   time.Duration // for everything
 	passes   int           // over all specs
 	sample   time.Duration // length of one sample
@@ -147,11 +147,10 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		return o, errors.New("-time and -quick exclude each other")
 	}
 
-	runnable, err := runnableBackends()
-	if err != nil {
+	if err := asm.Err(); err != nil {
 		return o, err
 	}
-	backends, err := selectBackends(*backendList, runnable)
+	backends, err := selectBackends(*backendList, asm.Backends())
 	if err != nil {
 		return o, err
 	}
@@ -189,19 +188,19 @@ func parse(args []string, stderr io.Writer) (options, error) {
 
 // selectBackends returns those of runnable that list names, or all if list is
 // empty.
-func selectBackends(list string, runnable []backend) ([]backend, error) {
+func selectBackends(list string, runnable []asm.Backend) ([]asm.Backend, error) {
 	if list == "" {
 		return runnable, nil
 	}
 	var known []string
 	for _, b := range runnable {
-		known = append(known, b.name)
+		known = append(known, b.String())
 	}
 	names, err := selectWords("backend", list, backendNames, func(w string) string { return strings.TrimPrefix(w, ourPrefix) })
 	if err != nil {
 		return nil, err
 	}
-	var selected []backend
+	var selected []asm.Backend
 	for _, name := range names {
 		i := slices.Index(known, name)
 		if i < 0 {
@@ -212,7 +211,7 @@ func selectBackends(list string, runnable []backend) ([]backend, error) {
 	return selected, nil
 }
 
-func selectSpecs(ops, suites, sizes string, quick bool, backends []backend) ([]spec, error) {
+func selectSpecs(ops, suites, sizes string, quick bool, backends []asm.Backend) ([]spec, error) {
 	opList, err := selectWords("op", ops, opNames, strings.ToLower)
 	if err != nil {
 		return nil, err
@@ -235,7 +234,7 @@ func selectSpecs(ops, suites, sizes string, quick bool, backends []backend) ([]s
 		if !slices.Contains(suiteList, s.name) {
 			continue
 		}
-		if s.isChaCha() && !slices.ContainsFunc(backends, func(b backend) bool { return b.name == portable }) {
+		if s.isChaCha() && !slices.Contains(backends, asm.Portable) {
 			continue
 		}
 		for _, op := range opList {
@@ -331,11 +330,11 @@ func shortSuiteName(name string) string {
 }
 
 // implementations returns who takes part in s, in the order of the report.
-func implementations(s spec, backends []backend) []string {
+func implementations(s spec, backends []asm.Backend) []string {
 	var names []string
 	for _, b := range backends {
-		if !s.suite.isChaCha() || b.name == portable {
-			names = append(names, ourPrefix+b.name)
+		if !s.suite.isChaCha() || b == asm.Portable {
+			names = append(names, ourPrefix+b.String())
 		}
 	}
 	names = append(names, cryptoCipher)

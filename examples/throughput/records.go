@@ -10,6 +10,7 @@ import (
 	"io"
 
 	"example.com/splitseal/aead"
+	"example.com/splitseal/internal/asm"
 	"example.com/splitseal/record"
 )
 
@@ -43,10 +44,10 @@ func newRecordFixture(m *memory, s spec) *recordFixture {
 }
 
 // tasks returns the tasks of everybody, in the order of implementations.
-func (f *recordFixture) tasks(backends []backend) ([]*task, error) {
+func (f *recordFixture) tasks(backends []asm.Backend) ([]*task, error) {
 	var tasks []*task
 	for _, b := range backends {
-		if f.suite.isChaCha() && b.name != portable {
+		if f.suite.isChaCha() && b != asm.Portable {
 			continue
 		}
 		t, err := f.ours(b)
@@ -67,8 +68,8 @@ func (f *recordFixture) tasks(backends []backend) ([]*task, error) {
 }
 
 // newPair returns both ends of one direction.
-func (f *recordFixture) newPair(b backend) (*record.Sealer, *record.Opener, error) {
-	defer b.force()()
+func (f *recordFixture) newPair(b asm.Backend) (*record.Sealer, *record.Opener, error) {
+	defer asm.Force(b)()
 	sealer, opener := record.NewSealer(record.SealerConfig{}), record.NewOpener(record.OpenerConfig{})
 	err := errors.Join(
 		sealer.SetTrafficSecret(record.EpochApplication, f.suite.suite, f.secret),
@@ -78,13 +79,13 @@ func (f *recordFixture) newPair(b backend) (*record.Sealer, *record.Opener, erro
 
 // ours returns the task of backend b: a Sealer, or an Opener that opens out of
 // a buffer that is filled from the transport.
-func (f *recordFixture) ours(b backend) (*task, error) {
+func (f *recordFixture) ours(b asm.Backend) (*task, error) {
 	sealer, opener, err := f.newPair(b)
 	if err != nil {
 		return nil, err
 	}
 	w := &wire{}
-	t := &task{impl: ourPrefix + b.name}
+	t := &task{impl: ourPrefix + b.String()}
 	if f.op == "record-seal" {
 		t.call = func(calls int) {
 			for range calls {

@@ -74,11 +74,11 @@ var (
 		"splitseal/avx512":   {"#0072b2", "#56b4e9", "", "M-4,0a4,4 0 1 0 8,0a4,4 0 1 0 -8,0z"},
 		"splitseal/vaes":     {"#009e73", "#2fd0a5", "", "M-3.5,-3.5h7v7h-7z"},
 		"splitseal/aesni":    {"#b8860b", "#f0c94c", "", "M0,-4.5L4.5,3.5H-4.5z"},
-		ourPrefix + portable: {"#a0408a", "#dd90c4", "", "M0,-5L5,0L0,5L-5,0z"},
+		"splitseal/portable": {"#a0408a", "#dd90c4", "", "M0,-5L5,0L0,5L-5,0z"},
 		cryptoCipher:         {"#555555", "#b8b8b8", "6 3", "M-4,-4L4,4M-4,4L4,-4"},
 		cryptoTLS:            {"#d55e00", "#ff9350", "2 3", "M-4.5,0H4.5M0,-4.5V4.5"},
 	}
-	lookOrder = []string{"splitseal/avx512", "splitseal/vaes", "splitseal/aesni", ourPrefix + portable, cryptoCipher, cryptoTLS}
+	lookOrder = []string{"splitseal/avx512", "splitseal/vaes", "splitseal/aesni", "splitseal/portable", cryptoCipher, cryptoTLS}
 )
 
 func style() string {

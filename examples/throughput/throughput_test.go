@@ -18,17 +18,9 @@ import (
 	"testing"
 	"time"
 
+	"example.com/splitseal/internal/asm"
 	"example.com/splitseal/internal/require"
 )
-
-// fakes are backends that no key is ever made for.
-func fakes(names ...string) []backend {
-	var b []backend
-	for _, name := range names {
-		b = append(b, backend{name: name, force: func() func() { panic("forced a backend that is not there") }})
-	}
-	return b
-}
 
 func mustParse(t *testing.T, args ...string) options {
 	t.Helper()
@@ -52,7 +44,7 @@ func TestFilters(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("specs %q, want %q", got, want)
 	}
-	if b := o.plan.backends; len(b) != 1 || b[0].name != portable {
+	if b := o.plan.backends; len(b) != 1 || b[0] != asm.Portable {
 		t.Errorf("backends %v, want portable", b)
 	}
 
@@ -127,17 +119,17 @@ func TestBudget(t *testing.T) {
 
 // TestChaChaNeedsPortable: kernels are for AES-GCM only.
 func TestChaChaNeedsPortable(t *testing.T) {
-	specs, err := selectSpecs("", "", "64", false, fakes("vaes", "aesni"))
+	specs, err := selectSpecs("", "", "64", false, []asm.Backend{asm.VAES, asm.AESNI})
 	if err != nil || slices.ContainsFunc(specs, func(s spec) bool { return s.suite.isChaCha() }) {
 		t.Errorf("specs %v, error %v", specs, err)
 	}
-	if _, err := selectSpecs("", "ChaCha20-Poly1305", "64", false, fakes("vaes", "aesni")); err == nil {
+	if _, err := selectSpecs("", "ChaCha20-Poly1305", "64", false, []asm.Backend{asm.VAES, asm.AESNI}); err == nil {
 		t.Error("no error although there is nothing to measure")
 	}
 }
 
 func TestImplementations(t *testing.T) {
-	backends := fakes("avx512", "vaes", "aesni", portable)
+	backends := []asm.Backend{asm.AVX512, asm.VAES, asm.AESNI, asm.Portable}
 	for _, tt := range []struct {
 		op    string
 		suite int
@@ -200,12 +192,12 @@ func TestBadFlags(t *testing.T) {
 
 // TestBackendNotHere asks for a backend that is known and missing.
 func TestBackendNotHere(t *testing.T) {
-	here := fakes("aesni", portable)
+	here := []asm.Backend{asm.AESNI, asm.Portable}
 	if _, err := selectBackends("avx512", here); err == nil || !strings.Contains(err.Error(), "backend avx512 cannot run here: this build on this machine has aesni, portable") {
 		t.Errorf("error %v", err)
 	}
 	got, err := selectBackends("portable,splitseal/aesni", here)
-	if err != nil || len(got) != 2 || got[0].name != "aesni" {
+	if err != nil || len(got) != 2 || got[0] != asm.AESNI || got[1] != asm.Portable {
 		t.Errorf("backends %v, error %v", got, err)
 	}
 }
@@ -213,22 +205,19 @@ func TestBackendNotHere(t *testing.T) {
 // TestRunnableBackends fails where the test run declares a backend that this
 // program would not measure.
 func TestRunnableBackends(t *testing.T) {
-	backends, err := runnableBackends()
-	if err != nil {
-		t.Fatal(err)
-	}
+	backends := asm.Backends()
 	var names []string
 	for _, b := range backends {
-		names = append(names, b.name)
-		if !slices.Contains(backendNames, b.name) {
-			t.Errorf("-backend does not know %q", b.name)
+		names = append(names, b.String())
+		if !slices.Contains(backendNames, b.String()) {
+			t.Errorf("-backend does not know %q", b.String())
 		}
-		if _, ok := looks[ourPrefix+b.name]; !ok {
-			t.Errorf("the chart has no line for %q", b.name)
+		if _, ok := looks[ourPrefix+b.String()]; !ok {
+			t.Errorf("the chart has no line for %q", b.String())
 		}
 	}
 	require.Backends(t, names)
-	if len(names) == 0 || names[len(names)-1] != portable {
+	if len(names) == 0 || names[len(names)-1] != "portable" {
 		t.Errorf("backends %v, want portable last", names)
 	}
 }
@@ -457,10 +446,7 @@ var someSizes = []int{1, 15, 16, 17, 64, 1350, 16383, 16384}
 // TestOps compares every op of everybody with crypto/cipher, makes some
 // batches, and looks for allocations.
 func TestOps(t *testing.T) {
-	backends, err := runnableBackends()
-	if err != nil {
-		t.Fatal(err)
-	}
+	backends := asm.Backends()
 	m := newMemory()
 	for _, suite := range cipherSuites {
 		for _, op := range opNames {
@@ -473,7 +459,7 @@ func TestOps(t *testing.T) {
 	}
 }
 
-func testOp(t *testing.T, m *memory, s spec, backends []backend) {
+func testOp(t *testing.T, m *memory, s spec, backends []asm.Backend) {
 	tasks, err := newTasks(m, s, backends)
 	if err != nil {
 		t.Fatal(err)
@@ -509,10 +495,7 @@ func testOp(t *testing.T, m *memory, s spec, backends []backend) {
 
 // TestChecksFind breaks what a task works with and expects its check to say so.
 func TestChecksFind(t *testing.T) {
-	backends, err := runnableBackends()
-	if err != nil {
-		t.Fatal(err)
-	}
+	backends := asm.Backends()
 	for _, op := range opNames {
 		tasks, err := newTasks(newMemory(), spec{op, cipherSuites[0], 100}, backends)
 		if err != nil {
@@ -532,10 +515,7 @@ func TestChecksFind(t *testing.T) {
 // TestKeyUpdate makes everybody go past the number of records at which keys
 // are replaced.
 func TestKeyUpdate(t *testing.T) {
-	backends, err := runnableBackends()
-	if err != nil {
-		t.Fatal(err)
-	}
+	backends := asm.Backends()
 	m := newMemory()
 	for _, op := range []string{"record-seal", "record-open"} {
 		f := newRecordFixture(m, spec{op, cipherSuites[1], 1350})
