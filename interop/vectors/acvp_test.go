@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"example.com/splitseal/gcm"
+	"example.com/splitseal/internal/asm"
 )
 
 // acvpFiles are the files of testdata/acvp and their SHA-256 checksums.
@@ -117,9 +118,9 @@ func acvpCases(t *testing.T) []acvpCase {
 
 func TestACVPAESGCM(t *testing.T) {
 	cases := acvpCases(t)
-	for _, backend := range backendNames() {
-		t.Run(backend, func(t *testing.T) {
-			defer forceBackend(t, backend)()
+	for _, backend := range asm.Backends() {
+		t.Run(backend.String(), func(t *testing.T) {
+			defer asm.Force(backend)()
 			refused := 0
 			for _, c := range cases {
 				t.Run(fmt.Sprintf("tcId %d", c.id), func(t *testing.T) {

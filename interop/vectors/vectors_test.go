@@ -9,12 +9,17 @@ import (
 
 	"example.com/splitseal/aead"
 	"example.com/splitseal/gcm"
+	"example.com/splitseal/internal/asm"
 	"example.com/splitseal/internal/require"
 )
 
 func TestRequiredBackends(t *testing.T) {
-	t.Logf("backends under test: %v", backendNames())
-	require.Backends(t, backendNames())
+	var names []string
+	for _, b := range asm.Backends() {
+		names = append(names, b.String())
+	}
+	t.Logf("backends under test: %v", names)
+	require.Backends(t, names)
 }
 
 // A vector is one message and what it seals to.
@@ -117,7 +122,7 @@ func (v *vector) refuses(t *testing.T, a aead.Gatherer) {
 
 // record checks the same with a RecordKey, for several ways to write the nonce
 // as IV and number. v's additional data must fit an integer.
-func (v *vector) record(t *testing.T, backend string, valid bool) {
+func (v *vector) record(t *testing.T, backend asm.Backend, valid bool) {
 	t.Helper()
 	var ad uint64
 	for _, b := range v.aad {
@@ -131,7 +136,7 @@ func (v *vector) record(t *testing.T, backend string, valid bool) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if k.Backend() != backend {
+		if k.Backend() != backend.String() {
 			t.Fatalf("a RecordKey of the backend %s, want %s", k.Backend(), backend)
 		}
 		for _, p := range splits(n) {
@@ -173,11 +178,11 @@ func brief(b []byte) string {
 	return hex.EncodeToString(b[:20]) + "..." + hex.EncodeToString(b[len(b)-20:])
 }
 
-// newGCM returns AES-GCM under the named backend. Sizes that kernels do not
+// newGCM returns AES-GCM under the given backend. Sizes that kernels do not
 // know must come from the portable one.
-func newGCM(t *testing.T, backend string, key []byte, nonceSize, tagSize int) *gcm.AEAD {
+func newGCM(t *testing.T, backend asm.Backend, key []byte, nonceSize, tagSize int) *gcm.AEAD {
 	t.Helper()
-	defer forceBackend(t, backend)()
+	defer asm.Force(backend)()
 	var a *gcm.AEAD
 	var err error
 	switch {
@@ -193,9 +198,9 @@ func newGCM(t *testing.T, backend string, key []byte, nonceSize, tagSize int) *g
 	}
 	want := backend
 	if nonceSize != gcm.NonceSize || tagSize != gcm.TagSize {
-		want = "portable"
+		want = asm.Portable
 	}
-	if a.Backend() != want {
+	if a.Backend() != want.String() {
 		t.Fatalf("an AEAD of the backend %s, want %s", a.Backend(), want)
 	}
 	return a

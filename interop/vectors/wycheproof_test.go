@@ -12,6 +12,7 @@ import (
 	"example.com/splitseal/aead"
 	"example.com/splitseal/aead/ccm"
 	"example.com/splitseal/gcm"
+	"example.com/splitseal/internal/asm"
 )
 
 // hexBytes is a byte string that JSON holds in hexadecimal.
@@ -86,9 +87,9 @@ func wycheproofCases(t *testing.T, name, algorithm string, count int) []wychepro
 
 func TestWycheproofAESGCM(t *testing.T) {
 	cases := wycheproofCases(t, "aes_gcm_test.json", "AES-GCM", 316)
-	for _, backend := range backendNames() {
-		t.Run(backend, func(t *testing.T) {
-			defer forceBackend(t, backend)()
+	for _, backend := range asm.Backends() {
+		t.Run(backend.String(), func(t *testing.T) {
+			defer asm.Force(backend)()
 			records := 0
 			for _, c := range cases {
 				t.Run(fmt.Sprintf("tcId %d", c.id), func(t *testing.T) {
@@ -122,8 +123,8 @@ func TestWycheproofAESGCM(t *testing.T) {
 // beginning of the whole one (NIST SP 800-38D, Section 7.1, step 6). The set
 // itself has 16-byte tags only.
 func TestWycheproofAESGCMShortTags(t *testing.T) {
-	for _, backend := range backendNames() {
-		t.Run(backend, func(t *testing.T) {
+	for _, backend := range asm.Backends() {
+		t.Run(backend.String(), func(t *testing.T) {
 			count := 0
 			for _, c := range wycheproofCases(t, "aes_gcm_test.json", "AES-GCM", 316) {
 				if len(c.nonce) != gcm.NonceSize || !c.valid {
