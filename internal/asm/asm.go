@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 )
 
@@ -47,6 +48,7 @@ func (b Backend) String() string {
 // It may be called concurrently.
 func Backends() []Backend {
 	var list []Backend
+	runnable := current().runnable
 	for b := Backend(backends - 1); b > Portable; b-- {
 		if runnable.has(b) {
 			list = append(list, b)
@@ -57,12 +59,12 @@ func Backends() []Backend {
 
 // Selected returns the backend that new keys use: the best of those that are
 // chosen on this processor, or what [Force] says. It may be called concurrently.
-func Selected() Backend { return Backend(selected.Load()) }
+func Selected() Backend { return Backend(current().selected.Load()) }
 
 // Err returns an error if SPLITSEAL_CPU holds a word that has no meaning, and
 // nil otherwise. Then no key should be made: whoever set it meant something.
 // It may be called concurrently.
-func Err() error { return errEnv }
+func Err() error { return current().err }
 
 // Force makes new keys use b until restore is called. It is for tests and for
 // programs that compare backends. It panics if b is not one of [Backends].
@@ -70,31 +72,43 @@ func Err() error { return errEnv }
 // It may be called concurrently, but calls that overlap must restore in
 // reverse order.
 func Force(b Backend) (restore func()) {
-	if !runnable.has(b) {
+	s := current()
+	if !s.runnable.has(b) {
 		panic("asm: backend " + b.String() + " cannot run here")
 	}
-	before := selected.Swap(uint32(b))
-	return func() { selected.Store(before) }
+	before := s.selected.Swap(uint32(b))
+	return func() { s.selected.Store(before) }
 }
 
 // EnvCPU is the name of the environment variable that removes backends: a
-// list like "-vaes,-aesni". It is read once, when the program starts. It can
-// only remove, so that no setting makes a program fail on another machine.
+// list like "-vaes,-aesni". It is read once, when a backend is first asked for. It
+// can only remove, so that no setting makes a program fail on another machine.
 const EnvCPU = "SPLITSEAL_CPU"
 
-var (
-	removed, errEnv = parseRemoved(os.Getenv(EnvCPU))
+// A selection is what EnvCPU leaves of the machine's backends.
+type selection struct {
+	err error // EnvCPU holds a word that has no meaning
 
 	// runnable are the backends that work here, chosen those among them that
 	// are worth using here.
-	runnable, chosen = machine.can().without(removed), machine.choose().without(removed)
+	runnable, chosen set
 
-	selected = func() *atomic.Uint32 {
-		var s atomic.Uint32
-		s.Store(uint32(chosen.best()))
-		return &s
-	}()
-)
+	selected atomic.Uint32
+}
+
+// current is not made by init: the go command sees what variables a test reads
+// once it runs, not what its packages read before, and would take the results of
+// another backend from its cache.
+var current = sync.OnceValue(func() *selection {
+	removed, err := parseRemoved(os.Getenv(EnvCPU))
+	s := &selection{
+		err:      err,
+		runnable: machine.can().without(removed),
+		chosen:   machine.choose().without(removed),
+	}
+	s.selected.Store(uint32(s.chosen.best()))
+	return s
+})
 
 // parseRemoved returns the backends that s removes. On an error there are none.
 func parseRemoved(s string) (set, error) {

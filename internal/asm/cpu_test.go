@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -358,5 +359,29 @@ func TestEnvironment(t *testing.T) {
 		if !strings.HasPrefix(got, want) || test.err == strings.HasSuffix(got, " <nil>\n") {
 			t.Errorf("%s=%q GODEBUG=%q: %q, want %q and an error: %v", EnvCPU, test.removed, test.godebug, got, want, test.err)
 		}
+	}
+}
+
+// TestEnvironmentIsSeen shows that the go command, which keeps test results, is
+// told that they depend on the environment variable.
+func TestEnvironmentIsSeen(t *testing.T) {
+	executable, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := filepath.Join(t.TempDir(), "log")
+	out, err := exec.Command(executable, "-test.run=^TestSelection$", "-test.testlogfile="+log).CombinedOutput()
+	if err != nil && strings.Contains(err.Error(), "exec format error") {
+		t.Skip("no other process can be started here, as in an emulator: ", err)
+	}
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	seen, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(strings.Split(string(seen), "\n"), "getenv "+EnvCPU) {
+		t.Errorf("reads of %s are not seen: %q", EnvCPU, seen)
 	}
 }
