@@ -28,6 +28,25 @@ type processor struct {
 	darwin bool
 }
 
+// detect returns p with what golang.org/x/sys/cpu does not say, as the
+// instructions CPUID and XGETBV do. A leaf above the highest one has the bits of
+// another, and XGETBV faults if the operating system has not set OSXSAVE.
+func detect(p processor, cpuid func(leaf, subleaf uint32) (eax, ebx, ecx, edx uint32), xgetbv func() (eax, edx uint32)) processor {
+	maxLeaf, b, c, d := cpuid(0, 0)
+	p.intel = b == 0x756e6547 && d == 0x49656e69 && c == 0x6c65746e // "GenuineIntel"
+	if maxLeaf >= 1 {
+		signature, _, _, _ := cpuid(1, 0)
+		p.family, p.model = familyAndModel(signature)
+	}
+	if maxLeaf >= 7 {
+		_, _, p.leaf7, _ = cpuid(7, 0)
+	}
+	if p.osxsave {
+		p.xcr0, _ = xgetbv()
+	}
+	return p
+}
+
 const (
 	leaf7VAES       = 1 << 9
 	leaf7VPCLMULQDQ = 1 << 10

@@ -9,37 +9,22 @@ import (
 )
 
 // machine is the processor that this process runs on.
-var machine = func() processor {
-	p := processor{
-		aes:       cpu.X86.HasAES,
-		pclmulqdq: cpu.X86.HasPCLMULQDQ,
-		ssse3:     cpu.X86.HasSSSE3,
-		sse41:     cpu.X86.HasSSE41,
-		avx:       cpu.X86.HasAVX,
-		avx2:      cpu.X86.HasAVX2,
-		bmi2:      cpu.X86.HasBMI2,
-		avx512:    cpu.X86.HasAVX512,
-		avx512f:   cpu.X86.HasAVX512F,
-		avx512bw:  cpu.X86.HasAVX512BW,
-		avx512vl:  cpu.X86.HasAVX512VL,
-		avx512dq:  cpu.X86.HasAVX512DQ,
-		osxsave:   cpu.X86.HasOSXSAVE,
-		darwin:    runtime.GOOS == "darwin",
-	}
-	maxLeaf, b, c, d := cpuid(0, 0)
-	p.intel = b == 0x756e6547 && d == 0x49656e69 && c == 0x6c65746e // "GenuineIntel"
-	if maxLeaf >= 1 {
-		signature, _, _, _ := cpuid(1, 0)
-		p.family, p.model = familyAndModel(signature)
-	}
-	if maxLeaf >= 7 {
-		_, _, p.leaf7, _ = cpuid(7, 0)
-	}
-	if p.osxsave {
-		p.xcr0, _ = xgetbv()
-	}
-	return p
-}()
+var machine = detect(processor{
+	aes:       cpu.X86.HasAES,
+	pclmulqdq: cpu.X86.HasPCLMULQDQ,
+	ssse3:     cpu.X86.HasSSSE3,
+	sse41:     cpu.X86.HasSSE41,
+	avx:       cpu.X86.HasAVX,
+	avx2:      cpu.X86.HasAVX2,
+	bmi2:      cpu.X86.HasBMI2,
+	avx512:    cpu.X86.HasAVX512,
+	avx512f:   cpu.X86.HasAVX512F,
+	avx512bw:  cpu.X86.HasAVX512BW,
+	avx512vl:  cpu.X86.HasAVX512VL,
+	avx512dq:  cpu.X86.HasAVX512DQ,
+	osxsave:   cpu.X86.HasOSXSAVE,
+	darwin:    runtime.GOOS == "darwin",
+}, cpuid, xgetbv)
 
 // cpuid returns what the CPUID instruction leaves in EAX, EBX, ECX and EDX.
 //

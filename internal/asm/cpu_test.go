@@ -1,6 +1,7 @@
 package asm
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -79,6 +80,87 @@ func TestCan(t *testing.T) {
 	}
 	if got := (processor{}).can(); got != none {
 		t.Errorf("no processor at all can run %b", got)
+	}
+}
+
+// TestDetect asks processors that are made up what they are. Registers that do not
+// count hold ones.
+func TestDetect(t *testing.T) {
+	const ones = ^uint32(0)
+	all, vaes, aesni, none := of(AESNI, VAES, AVX512), of(AESNI, VAES), of(AESNI), of()
+	type made struct {
+		maxLeaf, signature, leaf7 uint32
+		vendor                    string
+		osxsave                   bool
+		xcr0                      uint32
+	}
+	rapids := made{7, 0x000c06f2, leaf7VAES | leaf7VPCLMULQDQ, "GenuineIntel", true, 0xe7}
+	for _, test := range []struct {
+		name   string
+		change func(m *made)
+		want   set
+		avoids bool
+	}{
+		{"all", func(m *made) {}, all, false},
+		{"more leaves", func(m *made) { m.maxLeaf = 0x20 }, all, false},
+		{"leaf 7 of ones", func(m *made) { m.leaf7 = ones }, all, false},
+		{"leaf 7 of zeros", func(m *made) { m.leaf7 = 0 }, aesni, false},
+		{"leaf 7 without VAES", func(m *made) { m.leaf7 = ones &^ leaf7VAES }, aesni, false},
+		{"leaf 7 without VPCLMULQDQ", func(m *made) { m.leaf7 = ones &^ leaf7VPCLMULQDQ }, aesni, false},
+		{"no leaf 7", func(m *made) { m.maxLeaf = 6 }, aesni, false},
+		{"no leaf 2", func(m *made) { m.maxLeaf = 1 }, aesni, false},
+		{"no leaf 1", func(m *made) { m.maxLeaf = 0 }, aesni, false},
+		{"no OSXSAVE", func(m *made) { m.osxsave = false }, none, false},
+		{"XCR0 of zeros", func(m *made) { m.xcr0 = 0 }, none, false},
+		{"XCR0 without YMM", func(m *made) { m.xcr0 = 3 }, none, false},
+		{"XCR0 without masks and ZMM", func(m *made) { m.xcr0 = 7 }, vaes, false},
+		{"XCR0 without ZMM 16 to 31", func(m *made) { m.xcr0 = 0x67 }, vaes, false},
+		{"XCR0 of ones", func(m *made) { m.xcr0 = ones }, all, false},
+		{"Ice Lake", func(m *made) { m.signature = 0x000606a6 }, all, true},
+		{"Ice Lake without leaf 1", func(m *made) { m.signature, m.maxLeaf = 0x000606a6, 0 }, aesni, false},
+		{"Ice Lake's number elsewhere", func(m *made) { m.signature, m.vendor = 0x000606a6, "AuthenticAMD" }, all, false},
+		{"Ice Lake's number, a vendor whose name begins alike", func(m *made) { m.signature, m.vendor = 0x000606a6, "GenuineAMDxx" }, all, false},
+		{"Ice Lake's number, a vendor whose name ends alike", func(m *made) { m.signature, m.vendor = 0x000606a6, "GenuxxxIntel" }, all, false},
+	} {
+		m := rapids
+		test.change(&m)
+		// What golang.org/x/sys/cpu says is taken as it is.
+		known := full
+		known.osxsave = m.osxsave
+		known.xcr0, known.leaf7, known.intel, known.family, known.model = 0, 0, false, 0, 0
+		p := detect(known, func(leaf, subleaf uint32) (eax, ebx, ecx, edx uint32) {
+			if leaf > m.maxLeaf {
+				t.Errorf("%s: asks for leaf %d, which there is not", test.name, leaf)
+				return ones, ones, ones, ones // as another leaf may be
+			}
+			if leaf == 7 && subleaf != 0 {
+				t.Errorf("%s: asks for subleaf %d", test.name, subleaf)
+			}
+			switch leaf {
+			case 0:
+				word := func(at int) uint32 { return binary.LittleEndian.Uint32([]byte(m.vendor)[at:]) }
+				return m.maxLeaf, word(0), word(8), word(4) // in this order: EBX, EDX, ECX
+			case 1:
+				return m.signature, ones, ones, ones
+			case 7:
+				return ones, ones, m.leaf7, ones
+			}
+			return ones, ones, ones, ones
+		}, func() (eax, edx uint32) {
+			if !m.osxsave {
+				t.Errorf("%s: XGETBV without OSXSAVE", test.name)
+			}
+			return m.xcr0, ones
+		})
+		if got := p.can(); got != test.want {
+			t.Errorf("%s: can run %b, want %b", test.name, got, test.want)
+		}
+		if got := p.avoidsZMM(); got != test.avoids {
+			t.Errorf("%s: avoids ZMM: %v, want %v", test.name, got, test.avoids)
+		}
+		if p.xcr0 != 0 && p.xcr0 != m.xcr0 || p.leaf7 != 0 && p.leaf7 != m.leaf7 {
+			t.Errorf("%s: XCR0 %#x, leaf 7 %#x, want %#x and %#x", test.name, p.xcr0, p.leaf7, m.xcr0, m.leaf7)
+		}
 	}
 }
 
