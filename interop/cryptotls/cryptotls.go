@@ -173,12 +173,29 @@ func (o *Options) handshake(ctx context.Context, t *transport, tc *tls.Conn, con
 		t.end(phasePassing)
 		return tc, nil
 	}
+	return o.takeOver(t, tc, config, state, client)
+}
+
+// takeOver makes the connection that follows tc. If there is none, or the user's
+// Record panics, the peer is told, and no keys are left.
+func (o *Options) takeOver(t *transport, tc *tls.Conn, config *tls.Config, state tls.ConnectionState, client bool) (_ net.Conn, err error) {
+	conn := &Conn{transport: t.conn, state: state}
 	sealer, opener, err := t.handOver(o.Sealer, state.CipherSuite)
+	defer func() {
+		if conn.Conn != nil {
+			return
+		}
+		t.end(phaseOver) // before anything is sealed under the keys that tc has too
+		if sealer != nil {
+			t.sendAlert(sealer, err)
+		}
+		if opener != nil {
+			opener.Wipe()
+		}
+	}()
 	if err != nil {
-		t.end(phaseOver)
 		return nil, err
 	}
-	conn := &Conn{transport: t.conn, state: state}
 	cfg := record.ConnConfig{Role: record.RoleServer, Sealer: sealer, Opener: opener}
 	transport := t.conn
 	if client {
@@ -200,8 +217,6 @@ func (o *Options) handshake(ctx context.Context, t *transport, tc *tls.Conn, con
 	}
 	conn.Conn, err = record.NewConn(transport, cfg)
 	if err != nil {
-		sealer.Wipe()
-		opener.Wipe()
 		return nil, fmt.Errorf("%w: %w", ErrHandover, err)
 	}
 	return conn, nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"time"
 
 	"example.com/splitseal/aead"
 	"example.com/splitseal/record"
@@ -13,6 +14,11 @@ import (
 // ErrHandover says that the connection was set up but could not be taken over:
 // what crypto/tls did is not what this package knows of it. The connection is
 // closed. A cause is wrapped beside it.
+//
+// The peer, whose handshake is over, is told by an alert, internal_error unless
+// [record.AlertOf] knows another one of the cause. It is told nothing if it has
+// sent an alert itself, if the records that crypto/tls sent are not known, and with
+// them the sequence number of the next one, or if it takes nothing for a second.
 var ErrHandover = errors.New("cryptotls: connection cannot be taken over from crypto/tls")
 
 var (
@@ -23,6 +29,7 @@ var (
 	errEarlyAlert   = errors.New("alert in the handshake")
 	errNoTicket     = errors.New("message behind Finished is not a NewSessionTicket")
 	errNotIdentical = errors.New("record sealed by crypto/tls cannot be reproduced")
+	errSessionID    = fmt.Errorf("cryptotls: legacy_session_id above 32 bytes: %w", record.ErrMalformedMessage)
 )
 
 // sealedRecord is one record under application keys.
@@ -131,6 +138,9 @@ func (s *stream) handshake(content []byte) error {
 		if s.finished && s.opener.Epoch() == record.EpochHandshake && len(content) > 0 {
 			return errRest
 		}
+		if typ == typeClientHello && s.secrets == fromClient && s.messages.longSessionID() && s.t.sent.opener.Epoch() == record.EpochPlaintext {
+			return errSessionID
+		}
 		if typ == typeServerHello && s.secrets == fromServer {
 			// The second one, behind a HelloRetryRequest, names the same.
 			s.t.suite = aead.SuiteByID(s.messages.cipherSuite())
@@ -219,10 +229,18 @@ func (m *messages) take(content []byte) (rest []byte, ends bool) {
 func (m *messages) cipherSuite() (id uint16) {
 	s := cryptobyte.String(m.start[:min(m.size, startSize)])
 	var session cryptobyte.String
-	if !s.Skip(messageHeaderSize+2+randomSize) || !s.ReadUint8LengthPrefixed(&session) || !s.ReadUint16(&id) {
+	if !s.Skip(sessionIDAt) || !s.ReadUint8LengthPrefixed(&session) || !s.ReadUint16(&id) {
 		return 0
 	}
 	return id
+}
+
+// longSessionID reports whether the session id of the ClientHello that has just
+// ended is too long. crypto/tls takes it and sends it back.
+//
+// "opaque legacy_session_id<0..32>;" (RFC 9846, Section 4.2.2)
+func (m *messages) longSessionID() bool {
+	return m.size > sessionIDAt && m.start[sessionIDAt] > maxSessionIDSize
 }
 
 // newSealer returns the write state of a side that has sent the given records
@@ -253,11 +271,13 @@ func newSealer(cfg record.SealerConfig, suite *aead.Suite, secret []byte, sent [
 	if err != nil {
 		return nil, err
 	}
+	defer state.Wipe()
 	return record.ImportSealer(state, cfg)
 }
 
 // handOver makes the write and the read state of a connection whose handshake
-// is done, from what t saw of it. All it keeps of the secrets is in them.
+// is done, from what t saw of it. All it keeps of the secrets is in them. If only
+// the read state cannot be made, it returns the write state beside the error.
 func (t *transport) handOver(cfg record.SealerConfig, cipherSuite uint16) (*record.Sealer, *record.Opener, error) {
 	if t.suite == nil || t.suite.ID() != cipherSuite {
 		return nil, nil, fmt.Errorf("%w: %w: %#04x", ErrHandover, errSuite, cipherSuite)
@@ -268,10 +288,35 @@ func (t *transport) handOver(cfg record.SealerConfig, cipherSuite uint16) (*reco
 	}
 	opener, err := t.opener()
 	if err != nil {
-		sealer.Wipe()
-		return nil, nil, fmt.Errorf("%w: received records: %w", ErrHandover, err)
+		return sealer, nil, fmt.Errorf("%w: received records: %w", ErrHandover, err)
 	}
 	return sealer, opener, nil
+}
+
+// sendAlert tells the peer that err has ended the connection, if it is to be told,
+// and wipes s. If the connection has not taken the alert after a second it is
+// closed, as it will be anyway.
+//
+// "Whenever an implementation encounters a fatal error condition, it SHOULD send an
+// appropriate fatal alert and MUST close the connection without sending or receiving
+// any additional data." (RFC 9846, Section 6.2)
+func (t *transport) sendAlert(s *record.Sealer, err error) {
+	defer s.Wipe()
+	// "Upon transmission or receipt of a fatal alert message, both parties MUST
+	// immediately close the connection." (RFC 9846, Section 6.2)
+	if errors.Is(err, errEarlyAlert) {
+		return
+	}
+	alert, ok := record.AlertOf(err)
+	if !ok {
+		alert = record.AlertInternalError
+	}
+	wire, err := s.SealAlert(nil, alert)
+	if err != nil {
+		return // the user's Record has wiped s
+	}
+	defer time.AfterFunc(alertTimeout, func() { t.conn.Close() }).Stop()
+	t.conn.Write(wire)
 }
 
 // direction names the secrets of one direction.
@@ -315,13 +360,21 @@ func (t *transport) refusedVersion() bool {
 
 // From RFC 9846, Section 4.
 const (
+	typeClientHello      = 1
 	typeServerHello      = 2
 	typeNewSessionTicket = 4
 	typeFinished         = 20
 
 	messageHeaderSize = 4
+	maxSessionIDSize  = 32
 
-	// startSize is how far into a ServerHello its cipher suite reaches, behind
-	// legacy_version, random and a session id of at most 32 bytes.
-	startSize = messageHeaderSize + 2 + randomSize + 1 + 32 + 2
+	// sessionIDAt is where the length of the session id is in a ClientHello and a
+	// ServerHello, behind legacy_version and random.
+	sessionIDAt = messageHeaderSize + 2 + randomSize
+
+	// startSize is how far into a ServerHello its cipher suite reaches.
+	startSize = sessionIDAt + 1 + maxSessionIDSize + 2
 )
+
+// alertTimeout is how long an alert may take, as in package record.
+const alertTimeout = time.Second

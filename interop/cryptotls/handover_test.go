@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"example.com/splitseal/aead"
 	"example.com/splitseal/record"
@@ -652,4 +654,228 @@ func TestDataWithError(t *testing.T) {
 	cc, sc := connectOver(t, c, ourClient(clientConfig(), nil), wire, ourServer(serverConfig(), nil))
 	wire.read = nil
 	exchange(t, cc, sc)
+}
+
+// endOf returns what c's peer has ended the connection with.
+func endOf(c net.Conn) error {
+	_, err := c.Read(make([]byte, 1))
+	var a *record.AlertError
+	if errors.As(err, &a) {
+		return alertError(a.Alert)
+	}
+	return err
+}
+
+type alertError record.Alert
+
+func (a alertError) Error() string { return "alert " + record.Alert(a).String() }
+
+// "Whenever an implementation encounters a fatal error condition, it SHOULD send an
+// appropriate fatal alert and MUST close the connection without sending or receiving
+// any additional data." (RFC 9846, Section 6.2)
+//
+// TestHandOverAlert lets hand-overs fail: the peer, whose handshake is over, gets an
+// alert where one can be sealed and may be sent, no key stays, and crypto/tls, which
+// has them too, gets nothing on the wire behind it.
+func TestHandOverAlert(t *testing.T) {
+	const hookPanic = "no Record today"
+	for _, tt := range []struct {
+		name  string
+		hook  func(*record.ConnConfig)
+		spoil func(*transport) // when the handshake is nearly done
+		want  error            // at the peer
+	}{
+		{name: "Record wipes the Opener", hook: func(c *record.ConnConfig) { c.Opener.Wipe() }, want: alertError(record.AlertInternalError)},
+		{name: "Record wipes the Sealer", hook: func(c *record.ConnConfig) { c.Sealer.Wipe() }, want: io.ErrUnexpectedEOF},
+		{name: "Record panics", hook: func(*record.ConnConfig) { panic(hookPanic) }, want: alertError(record.AlertInternalError)},
+		{name: "a record received is not understood", spoil: func(tr *transport) { tr.received.err = errRest }, want: alertError(record.AlertInternalError)},
+		{name: "there is an alert for it", spoil: func(tr *transport) { tr.received.err = record.ErrTooManyIdleRecords }, want: alertError(record.AlertUnexpectedMessage)},
+		{name: "an alert received", spoil: func(tr *transport) { tr.received.err = errEarlyAlert }, want: io.ErrUnexpectedEOF},
+		{name: "a record sent is not understood", spoil: func(tr *transport) { tr.sent.err = errRest }, want: io.ErrUnexpectedEOF},
+		{name: "no suite", spoil: func(tr *transport) { tr.suite = nil }, want: io.ErrUnexpectedEOF},
+	} {
+		for _, client := range []bool{true, false} {
+			for _, tickets := range []bool{true, false} {
+				c, s := tcpPair(t)
+				cc, sc := clientConfig(), serverConfig()
+				if tickets {
+					cc = ticketConfig()
+				}
+				mine, theirs, peer := c, s, ourServer(sc, nil)
+				if !client {
+					mine, theirs, peer = s, c, ourClient(cc, nil)
+				}
+				wire := &spy{Conn: mine}
+				tr := newTransport(wire, client)
+				var sealer *record.Sealer
+				var opener *record.Opener
+				o := &Options{Record: func(cfg *record.ConnConfig) {
+					sealer, opener = cfg.Sealer, cfg.Opener
+					if tt.hook != nil {
+						tt.hook(cfg)
+					}
+				}}
+				var config *tls.Config
+				var abandoned *tls.Conn
+				if client {
+					config = o.clientConfig(cc, tr)
+					abandoned = tls.Client(tr, config)
+				} else {
+					config = o.serverConfig(sc, tr, true)
+					abandoned = tls.Server(tr, config)
+				}
+				if tt.spoil != nil {
+					// The last that crypto/tls does before the client's Finished goes
+					// out, and before the server waits for it.
+					config.VerifyConnection = func(tls.ConnectionState) error { tt.spoil(tr); return nil }
+				}
+				done := start(func() (net.Conn, error) { return peer(testContext(t), theirs) })
+				err := func() (err error) {
+					defer func() {
+						if v := recover(); v != nil {
+							err = errors.New(v.(string))
+						}
+					}()
+					conn, err := o.handshake(testContext(t), tr, abandoned, config, client)
+					if conn != nil {
+						t.Errorf("%s, client %v: there is a connection", tt.name, client)
+					}
+					return err
+				}()
+				if !errors.Is(err, ErrHandover) && (err == nil || err.Error() != hookPanic) {
+					t.Errorf("%s, client %v: error is %v", tt.name, client, err)
+				}
+				sent := len(wire.written)
+				abandoned.Write([]byte("stray"))
+				abandoned.CloseWrite()
+				abandoned.Close()
+				if len(wire.written) != sent {
+					t.Errorf("%s, client %v: crypto/tls sends %d bytes more", tt.name, client, len(wire.written)-sent)
+				}
+				mine.Close()
+				r := <-done
+				if r.err != nil {
+					t.Fatalf("%s, client %v: peer: %v", tt.name, client, r.err)
+				}
+				if err := endOf(r.conn); err != tt.want {
+					t.Errorf("%s, client %v, tickets %v: the peer sees %v, want %v", tt.name, client, tickets, err, tt.want)
+				}
+				r.conn.Close()
+				if sealer != nil && (sealer.Suite() != nil || opener.Suite() != nil) {
+					t.Errorf("%s, client %v: keys are left", tt.name, client)
+				}
+				if tr.sent != nil || tr.received != nil || tr.log != (keyLog{}) {
+					t.Errorf("%s, client %v: secrets or records of the handshake are left", tt.name, client)
+				}
+			}
+		}
+	}
+}
+
+// TestHandOverAlertStalls: an alert that the peer does not take costs a second.
+func TestHandOverAlertStalls(t *testing.T) {
+	config, o := serverConfig(), &Options{Record: func(c *record.ConnConfig) { c.Opener.Wipe() }}
+	cc, now := clientConfig(), time.Now()
+	cc.Time = func() time.Time { return now } // the bubble's is before the certificate's
+	synctest.Test(t, func(t *testing.T) {
+		c, s := net.Pipe()
+		done := start(func() (net.Conn, error) { return Server(t.Context(), s, config, o) })
+		client, err := goClient(cc)(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		wantError(t, (<-done).err, ErrHandover)
+		if d := time.Since(begin); d != alertTimeout {
+			t.Errorf("the alert took %v", d)
+		}
+		client.Close()
+	})
+}
+
+// "Peers which receive a message which cannot be parsed according to the syntax
+// (e.g., have a length extending beyond the message boundary or contain an
+// out-of-range length) MUST terminate the connection with a "decode_error" alert."
+// (RFC 9846, Section 6)
+//
+// TestSessionID sends session ids of all lengths, which "opaque
+// legacy_session_id<0..32>" (Section 4.2.2) bounds and crypto/tls does not, in the
+// first ClientHello and in the one behind a HelloRetryRequest.
+func TestSessionID(t *testing.T) {
+	for _, size := range []int{0, 1, 31, 32, 33, 255} {
+		for _, allow12 := range []bool{false, true} {
+			for nth := 1; nth <= 2; nth++ {
+				c, s := tcpPair(t)
+				sc := serverConfig()
+				sc.CurvePreferences = []tls.CurveID{tls.CurveP384}
+				cc := clientConfig()
+				cc.CurvePreferences = []tls.CurveID{tls.X25519, tls.CurveP384}
+				hellos := 0
+				var wire *scripted
+				wire = &scripted{Conn: c, write: func(p []byte) (int, error) {
+					if p[0] != byte(record.ContentTypeHandshake) && p[0] != byte(record.ContentTypeChangeCipherSpec) || hellos == nth {
+						return c.Write(p)
+					}
+					var out []byte
+					for _, r := range wireRecords(p) {
+						if r[0] == byte(record.ContentTypeHandshake) && r[record.HeaderSize] == typeClientHello {
+							if hellos++; hellos == nth {
+								r = withSessionID(r, size)
+							}
+						}
+						out = append(out, r...)
+					}
+					_, err := c.Write(out)
+					return len(p), err
+				}}
+				go func() {
+					tls.Client(wire, cc).HandshakeContext(testContext(t)) // fails: the transcripts differ
+					c.(*net.TCPConn).CloseWrite()
+				}()
+				recorded := &spy{Conn: s}
+				_, err := Server(testContext(t), recorded, sc, &Options{AllowTLS12: allow12})
+				alert := []byte{21, 3, 3, 0, 2, 2, byte(record.AlertDecodeError)}
+				if got := errors.Is(err, record.ErrMalformedMessage); got != (size > 32) || bytes.HasSuffix(recorded.written, alert) != got {
+					t.Errorf("%d bytes, ClientHello %d: error is %v, sent %x", size, nth, err, recorded.written[max(0, len(recorded.written)-len(alert)):])
+				}
+			}
+		}
+	}
+}
+
+// TestLateSessionID: once there are keys, such a ClientHello is left to crypto/tls,
+// whose alert has them.
+func TestLateSessionID(t *testing.T) {
+	c, s := tcpPair(t)
+	var hello []byte
+	tls.Client(&scripted{Conn: c, write: func(p []byte) (int, error) {
+		hello = bytes.Clone(p)
+		return 0, errors.New("no writes")
+	}}, clientConfig()).Handshake()
+	wire := &spy{Conn: s}
+	done := start(func() (net.Conn, error) { return Server(testContext(t), wire, serverConfig(), nil) })
+	if _, err := c.Write(hello); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(c, make([]byte, 100)); err != nil { // of the ServerHello
+		t.Fatal(err)
+	}
+	if _, err := c.Write(withSessionID(hello, 33)); err != nil {
+		t.Fatal(err)
+	}
+	if err := (<-done).err; err == nil || errors.Is(err, record.ErrMalformedMessage) {
+		t.Errorf("error is %v", err)
+	}
+	records := wireRecords(wire.written)
+	if last := records[len(records)-1]; last[0] != byte(record.ContentTypeApplicationData) {
+		t.Errorf("sent %x", last)
+	}
+}
+
+// withSessionID returns a record that holds a ClientHello with another session id.
+func withSessionID(r []byte, size int) []byte {
+	at := record.HeaderSize + sessionIDAt
+	hello := slices.Concat(r[record.HeaderSize+messageHeaderSize:at], []byte{byte(size)}, make([]byte, size), r[at+1+int(r[at]):])
+	hello = append([]byte{typeClientHello, 0, byte(len(hello) >> 8), byte(len(hello))}, hello...)
+	return append([]byte{r[0], r[1], r[2], byte(len(hello) >> 8), byte(len(hello))}, hello...)
 }

@@ -108,6 +108,11 @@ func (t *transport) Read(p []byte) (int, error) {
 	}
 	n := copy(p[:min(len(p), t.left)], t.buf[t.r:t.w])
 	t.received.add(t.buf[t.r : t.r+n])
+	if t.received.err == errSessionID {
+		// Nothing that was sent has keys.
+		t.sendAlert(record.NewSealer(record.SealerConfig{}), errSessionID)
+		return 0, errSessionID
+	}
 	t.r += n
 	t.left -= n
 	return n, nil
