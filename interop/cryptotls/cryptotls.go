@@ -32,7 +32,7 @@ type Options struct {
 	// servers that look at NegotiatedProtocol themselves. net/http's Server does
 	// so only for a [*tls.Conn]. With nothing else changed it answers HTTP/2 with
 	// HTTP/1.1: requests fail, in Go's client because a frame "looked like an
-	// HTTP/1.1 header". The example makes it speak HTTP/2.
+	// HTTP/1.1 header". ExampleOptions_keepHTTP2 makes it speak HTTP/2.
 	KeepHTTP2 bool
 
 	// HandshakeTimeout is how long a [Listener] lets a handshake take. Zero is
@@ -54,8 +54,8 @@ type Options struct {
 	// program.
 	//
 	// Nobody else is told. net/http's Server logs and answers failed handshakes of
-	// crypto/tls, because it does them; of these it sees nothing. The example logs
-	// and answers as it would.
+	// crypto/tls, because it does them; of these it sees nothing.
+	// ExampleOptions_handshakeError logs and answers as it would.
 	HandshakeError func(conn net.Conn, err error)
 
 	// NewSessionTicket is given each NewSessionTicket message of the server, its
@@ -149,9 +149,9 @@ func (o *Options) checked() *Options {
 }
 
 // server is Server without closing conn.
-func (o *Options) server(ctx context.Context, conn net.Conn, config *tls.Config, http2 bool) (net.Conn, error) {
+func (o *Options) server(ctx context.Context, conn net.Conn, config *tls.Config, keepHTTP2 bool) (net.Conn, error) {
 	t := newTransport(conn, false)
-	c := o.serverConfig(config, t, http2)
+	c := o.serverConfig(config, t, keepHTTP2)
 	return o.handshake(ctx, t, tls.Server(t, c), c, false)
 }
 
@@ -179,6 +179,10 @@ func (o *Options) handshake(ctx context.Context, t *transport, tc *tls.Conn, con
 // takeOver makes the connection that follows tc. If there is none, or the user's
 // Record panics, the peer is told, and no keys are left.
 func (o *Options) takeOver(t *transport, tc *tls.Conn, config *tls.Config, state tls.ConnectionState, client bool) (_ net.Conn, err error) {
+	phase, storesTickets := phaseOver, client && config.ClientSessionCache != nil && !config.SessionTicketsDisabled
+	if storesTickets {
+		phase = phaseTickets
+	}
 	conn := &Conn{transport: t.conn, state: state}
 	sealer, opener, err := t.handOver(o.Sealer, state.CipherSuite)
 	defer func() {
@@ -196,21 +200,15 @@ func (o *Options) takeOver(t *transport, tc *tls.Conn, config *tls.Config, state
 	if err != nil {
 		return nil, err
 	}
-	cfg := record.ConnConfig{Role: record.RoleServer, Sealer: sealer, Opener: opener}
+	cfg := record.ConnConfig{Role: record.RoleServer, Sealer: sealer, Opener: opener, Unread: t.end(phase)}
 	transport := t.conn
 	if client {
-		cfg.Role = record.RoleClient
 		h := &ticketHandler{callback: o.NewSessionTicket}
-		cfg.HandleMessage = h.handle
-		if config.ClientSessionCache != nil && !config.SessionTicketsDisabled {
-			cfg.Unread = t.end(phaseTickets)
+		if storesTickets {
 			h.cache = newTicketCache(t, tc, opener, cfg.Unread)
 			transport = h.cache
-		} else {
-			cfg.Unread = t.end(phaseOver)
 		}
-	} else {
-		cfg.Unread = t.end(phaseOver)
+		cfg.Role, cfg.HandleMessage = record.RoleClient, h.handle
 	}
 	if o.Record != nil {
 		o.Record(&cfg)
@@ -231,7 +229,7 @@ func (o *Options) clientConfig(config *tls.Config, t *transport) *tls.Config {
 }
 
 // serverConfig returns the config of one connection.
-func (o *Options) serverConfig(config *tls.Config, t *transport, http2 bool) *tls.Config {
+func (o *Options) serverConfig(config *tls.Config, t *transport, keepHTTP2 bool) *tls.Config {
 	if config == nil {
 		panic("cryptotls: nil config")
 	}
@@ -241,7 +239,7 @@ func (o *Options) serverConfig(config *tls.Config, t *transport, http2 bool) *tl
 	if !config.SessionTicketsDisabled {
 		config.DecryptTicket(nil, tls.ConnectionState{})
 	}
-	c := o.serverConnConfig(config, t, http2)
+	c := o.serverConnConfig(config, t, keepHTTP2)
 	if get := config.GetConfigForClient; get != nil {
 		// "If SessionTicketKey was explicitly set on the returned Config, or if
 		// SetSessionTicketKeys was called on the returned Config, those keys
@@ -252,7 +250,7 @@ func (o *Options) serverConfig(config *tls.Config, t *transport, http2 bool) *tl
 			if err != nil || config == nil {
 				return config, err
 			}
-			return o.serverConnConfig(config, t, http2), nil
+			return o.serverConnConfig(config, t, keepHTTP2), nil
 		}
 	}
 	return c
@@ -260,7 +258,7 @@ func (o *Options) serverConfig(config *tls.Config, t *transport, http2 bool) *tl
 
 // serverConnConfig returns a clone of config whose functions see the connection
 // that the user passed.
-func (o *Options) serverConnConfig(config *tls.Config, t *transport, http2 bool) *tls.Config {
+func (o *Options) serverConnConfig(config *tls.Config, t *transport, keepHTTP2 bool) *tls.Config {
 	c := o.connConfig(config, t)
 	if get := config.GetCertificate; get != nil {
 		c.GetCertificate = func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
@@ -272,7 +270,7 @@ func (o *Options) serverConnConfig(config *tls.Config, t *transport, http2 bool)
 			return get(t.hello(hello))
 		}
 	}
-	if !http2 {
+	if !keepHTTP2 {
 		c.NextProtos = slices.DeleteFunc(slices.Clone(config.NextProtos), func(p string) bool { return p == "h2" })
 	}
 	return c

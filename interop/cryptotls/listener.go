@@ -68,7 +68,7 @@ func (e *PanicError) Error() string { return fmt.Sprintf("cryptotls: panic in ha
 //
 //   - "h2" is removed from the NextProtos of config, and of what its
 //     GetConfigForClient returns, because net/http by itself speaks HTTP/2 over a
-//     [*tls.Conn] only. The example of [Options.KeepHTTP2] has both.
+//     [*tls.Conn] only. ExampleOptions_keepHTTP2 has both, by [Options.KeepHTTP2].
 //   - Clients without TLS 1.3 are refused, unless [Options.AllowTLS12] is set.
 //   - Handshakes are over before Accept, so the http.Server neither writes their
 //     failures to its ErrorLog nor recovers a panic in a function of config. Both

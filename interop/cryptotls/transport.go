@@ -97,7 +97,7 @@ func (t *transport) Read(p []byte) (int, error) {
 	if t.left == 0 {
 		switch err := t.fill(record.HeaderSize); {
 		case err == nil:
-			t.left = record.HeaderSize + int(t.buf[t.r+3])<<8 + int(t.buf[t.r+4])
+			t.left = recordSize(t.buf[t.r:])
 		case t.r == t.w:
 			return 0, err
 		default:
