@@ -90,7 +90,7 @@ func FuzzGCM(f *testing.F) {
 				t.Fatalf("backends %s and %s, want %v", a.Backend(), k.Backend(), b)
 			}
 			check(t, a, oracle, nonce, text, ad, cuts, bit)
-			c := aeadtest.RecordConfig{Key: aeadtest.RecordKeyOf(k, gcm.ADOf), IV: nonce, Oracle: oracle, ErrOpen: gcm.ErrOpen, Panics: "gcm: "}
+			c := aeadtest.RecordConfig[gcm.AD]{Key: k, ADOf: gcm.ADOf, IV: nonce, Oracle: oracle, ErrOpen: gcm.ErrOpen, Panics: "gcm: "}
 			aeadtest.CompareRecord(t, c, seq, number, int(odd)%9, text, cuts)
 			aeadtest.ForgeRecord(t, c, seq, number, int(odd)%9, text, cuts, bit)
 		}

@@ -67,8 +67,8 @@ func TestContract(t *testing.T) {
 				if k.Backend() != backend {
 					t.Fatalf("backend %q, want %q", k.Backend(), backend)
 				}
-				aeadtest.RunRecord(t, aeadtest.RecordConfig{
-					Key: aeadtest.RecordKeyOf(k, gcm.ADOf), IV: iv, Oracle: oracleFor(t, key, gcm.NonceSize, gcm.TagSize),
+				aeadtest.RunRecord(t, aeadtest.RecordConfig[gcm.AD]{
+					Key: k, ADOf: gcm.ADOf, IV: iv, Oracle: oracleFor(t, key, gcm.NonceSize, gcm.TagSize),
 					ErrOpen: gcm.ErrOpen, Panics: "gcm: ",
 				})
 			})

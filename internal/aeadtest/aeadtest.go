@@ -30,47 +30,12 @@ type Gatherer interface {
 	OpenScatter(pieces [][]byte, nonce, ciphertext, additionalData []byte) error
 }
 
-// RecordKey is what [RunRecord] tests.
-type RecordKey interface {
-	Seal(out []byte, seq, ad uint64, adSize int, text []byte, trailer byte)
-	SealSplit(out []byte, seq, ad uint64, adSize int, prefix []byte)
-	SealGather(out []byte, seq, ad uint64, adSize int, pieces [][]byte)
-	OpenSplit(prefix []byte, seq, ad uint64, adSize int, buf []byte) error
-}
-
-// typedRecordKey is a RecordKey whose additional data has a type of its own.
-type typedRecordKey[AD any] interface {
+// RecordKey is what [RunRecord] tests. AD is the type that additional data has.
+type RecordKey[AD any] interface {
 	Seal(out []byte, seq uint64, ad AD, text []byte, trailer byte)
 	SealSplit(out []byte, seq uint64, ad AD, prefix []byte)
 	SealGather(out []byte, seq uint64, ad AD, pieces [][]byte)
 	OpenSplit(prefix []byte, seq uint64, ad AD, buf []byte) error
-}
-
-// RecordKeyOf returns k as a RecordKey. adOf makes additional data of an integer and
-// its size, and panics if the size is not 0 to 8.
-func RecordKeyOf[AD any](k typedRecordKey[AD], adOf func(ad uint64, size int) AD) RecordKey {
-	return recordKey[AD]{k, adOf}
-}
-
-type recordKey[AD any] struct {
-	key  typedRecordKey[AD]
-	adOf func(ad uint64, size int) AD
-}
-
-func (k recordKey[AD]) Seal(out []byte, seq, ad uint64, adSize int, text []byte, trailer byte) {
-	k.key.Seal(out, seq, k.adOf(ad, adSize), text, trailer)
-}
-
-func (k recordKey[AD]) SealSplit(out []byte, seq, ad uint64, adSize int, prefix []byte) {
-	k.key.SealSplit(out, seq, k.adOf(ad, adSize), prefix)
-}
-
-func (k recordKey[AD]) SealGather(out []byte, seq, ad uint64, adSize int, pieces [][]byte) {
-	k.key.SealGather(out, seq, k.adOf(ad, adSize), pieces)
-}
-
-func (k recordKey[AD]) OpenSplit(prefix []byte, seq, ad uint64, adSize int, buf []byte) error {
-	return k.key.OpenSplit(prefix, seq, k.adOf(ad, adSize), buf)
 }
 
 // Config says what to test.
@@ -84,9 +49,11 @@ type Config struct {
 	Allocates bool
 }
 
-// RecordConfig says what to test. The oracle has 12-byte nonces.
-type RecordConfig struct {
-	Key     RecordKey
+// RecordConfig says what to test. The oracle has 12-byte nonces. ADOf makes
+// additional data of an integer and its size, and panics if the size is not 0 to 8.
+type RecordConfig[AD any] struct {
+	Key     RecordKey[AD]
+	ADOf    func(value uint64, size int) AD
 	IV      []byte
 	Oracle  cipher.AEAD
 	ErrOpen error
@@ -114,7 +81,7 @@ func Run(t *testing.T, c Config) {
 }
 
 // RunRecord runs the suite on c.Key.
-func RunRecord(t *testing.T, c RecordConfig) {
+func RunRecord[AD any](t *testing.T, c RecordConfig[AD]) {
 	s := newRecordSuite(c)
 	t.Run("Sizes", s.testSizes)
 	t.Run("EverySplit", s.testEverySplit)
@@ -136,7 +103,7 @@ func Compare(t testing.TB, c Config, nonce, text, ad []byte, cuts []int) {
 }
 
 // CompareRecord is [Compare] for a RecordKey. adSize is 0 to 8.
-func CompareRecord(t testing.TB, c RecordConfig, seq, ad uint64, adSize int, text []byte, cuts []int) {
+func CompareRecord[AD any](t testing.TB, c RecordConfig[AD], seq, ad uint64, adSize int, text []byte, cuts []int) {
 	s := newRecordSuite(c)
 	s.compare(t, c.nonce(seq), text, binary.BigEndian.AppendUint64(nil, ad)[8-adSize:], cuts)
 }
@@ -149,12 +116,12 @@ func Forge(t testing.TB, c Config, nonce, text, ad []byte, cuts []int, bit uint)
 }
 
 // ForgeRecord is [Forge] for a RecordKey. adSize is 0 to 8.
-func ForgeRecord(t testing.TB, c RecordConfig, seq, ad uint64, adSize int, text []byte, cuts []int, bit uint) {
+func ForgeRecord[AD any](t testing.TB, c RecordConfig[AD], seq, ad uint64, adSize int, text []byte, cuts []int, bit uint) {
 	newRecordSuite(c).forge(t, c.nonce(seq), text, binary.BigEndian.AppendUint64(nil, ad)[8-adSize:], cuts, bit)
 }
 
 // nonce returns the nonce that belongs to seq.
-func (c *RecordConfig) nonce(seq uint64) []byte {
+func (c *RecordConfig[AD]) nonce(seq uint64) []byte {
 	nonce := bytes.Clone(c.IV)
 	binary.BigEndian.PutUint64(nonce[4:], binary.BigEndian.Uint64(nonce[4:])^seq)
 	return nonce
@@ -284,16 +251,16 @@ func appended(name string, out, got []byte) {
 	}
 }
 
-func newRecordSuite(c RecordConfig) *suite {
+func newRecordSuite[AD any](c RecordConfig[AD]) *suite {
 	k := c.Key
 	ivTail := binary.BigEndian.Uint64(c.IV[4:])
 	seq := func(nonce []byte) uint64 { return binary.BigEndian.Uint64(nonce[4:]) ^ ivTail }
-	num := func(ad []byte) (n uint64) {
-		n = 0xa5a5a5a5a5a5a5a5 // the bits above the additional data do not count
+	adOf := func(ad []byte) AD {
+		n := uint64(0xa5a5a5a5a5a5a5a5) // the bits above the additional data do not count
 		for _, b := range ad {
 			n = n<<8 | uint64(b)
 		}
-		return n
+		return c.ADOf(n, len(ad))
 	}
 	return &suite{
 		oracle:     c.Oracle,
@@ -321,19 +288,19 @@ func newRecordSuite(c RecordConfig) *suite {
 							panic(e)
 						}
 					}()
-					k.Seal(out, seq(nonce), num(ad), len(ad), pieces[0], trailer)
+					k.Seal(out, seq(nonce), adOf(ad), pieces[0], trailer)
 				},
 			},
 			{
 				name: "SealGather", byValue: true, sizes: asCut, standing: []bool{false},
 				do: func(out, nonce []byte, pieces [][]byte, ad []byte) {
-					k.SealGather(out, seq(nonce), num(ad), len(ad), pieces)
+					k.SealGather(out, seq(nonce), adOf(ad), pieces)
 				},
 			},
 			{
 				name: "SealSplit", byValue: true, sizes: inTwo, standing: []bool{false, true},
 				do: func(out, nonce []byte, pieces [][]byte, ad []byte) {
-					k.SealSplit(out, seq(nonce), num(ad), len(ad), pieces[0])
+					k.SealSplit(out, seq(nonce), adOf(ad), pieces[0])
 				},
 			},
 		},
@@ -341,7 +308,7 @@ func newRecordSuite(c RecordConfig) *suite {
 			{
 				name: "OpenSplit", byValue: true, sizes: inTwo, standing: []bool{false, true},
 				do: func(pieces [][]byte, nonce, buf, ad []byte) error {
-					return k.OpenSplit(pieces[0], seq(nonce), num(ad), len(ad), buf)
+					return k.OpenSplit(pieces[0], seq(nonce), adOf(ad), buf)
 				},
 			},
 		},
@@ -1206,7 +1173,7 @@ func (s *suite) testAllocations(t *testing.T) {
 
 // testNumbers seals at numbers of every magnitude: the nonce is the IV XOR the
 // number, whatever the number.
-func testNumbers(t *testing.T, c RecordConfig) {
+func testNumbers[AD any](t *testing.T, c RecordConfig[AD]) {
 	text := randomBytes(11, 30)
 	numbers := []uint64{0, 1, 2, 255, 256, 1<<32 - 1, 1 << 32, 1<<63 - 1, 1 << 63, 1<<64 - 2, 1<<64 - 1}
 	for shift := range 64 {
@@ -1220,11 +1187,12 @@ func testNumbers(t *testing.T, c RecordConfig) {
 }
 
 // testRecordArguments passes lengths that cannot be right.
-func testRecordArguments(t *testing.T, c RecordConfig) {
+func testRecordArguments[AD any](t *testing.T, c RecordConfig[AD]) {
 	k, tag := c.Key, c.Oracle.Overhead()
 	text := randomBytes(12, 40)
 	buf := c.Oracle.Seal(nil, c.IV, text, nil)
 	before := bytes.Clone(buf)
+	none := c.ADOf(0, 0)
 	refuse := func(name string, f func()) {
 		t.Helper()
 		if message := recovered(f); !strings.HasPrefix(message, c.Panics) {
@@ -1235,28 +1203,25 @@ func testRecordArguments(t *testing.T, c RecordConfig) {
 		}
 	}
 	for _, adSize := range []int{-1 << 31, -1, 9, 16, 1<<31 - 1} {
-		refuse("additional data", func() { k.Seal(buf, 0, 0, adSize, text[1:], 0) })
-		refuse("additional data", func() { k.SealSplit(buf, 0, 0, adSize, text) })
-		refuse("additional data", func() { k.SealGather(buf, 0, 0, adSize, [][]byte{text}) })
-		refuse("additional data", func() { k.OpenSplit(nil, 0, 0, adSize, buf) })
+		refuse("additional data", func() { c.ADOf(0, adSize) })
 	}
 	for n := range len(buf) {
 		if n != len(text)-1 {
-			refuse("text of the wrong size", func() { k.Seal(buf, 0, 0, 0, make([]byte, n), 0) })
+			refuse("text of the wrong size", func() { k.Seal(buf, 0, none, make([]byte, n), 0) })
 		}
 		if n != len(text) {
-			refuse("pieces of the wrong size", func() { k.SealGather(buf, 0, 0, 0, [][]byte{make([]byte, n/2), make([]byte, n-n/2)}) })
+			refuse("pieces of the wrong size", func() { k.SealGather(buf, 0, none, [][]byte{make([]byte, n/2), make([]byte, n-n/2)}) })
 		}
 		if n > len(text) {
-			refuse("prefix too long", func() { k.SealSplit(buf, 0, 0, 0, make([]byte, n)) })
-			refuse("prefix too long", func() { k.OpenSplit(make([]byte, n), 0, 0, 0, buf) })
+			refuse("prefix too long", func() { k.SealSplit(buf, 0, none, make([]byte, n)) })
+			refuse("prefix too long", func() { k.OpenSplit(make([]byte, n), 0, none, buf) })
 		}
 	}
 	for n := range tag + 1 {
-		refuse("no room for trailer and tag", func() { k.Seal(buf[:n], 0, 0, 0, nil, 0) })
+		refuse("no room for trailer and tag", func() { k.Seal(buf[:n], 0, none, nil, 0) })
 		if n < tag {
-			refuse("no room for the tag", func() { k.SealSplit(buf[:n], 0, 0, 0, nil) })
-			refuse("no room for the tag", func() { k.SealGather(buf[:n], 0, 0, 0, nil) })
+			refuse("no room for the tag", func() { k.SealSplit(buf[:n], 0, none, nil) })
+			refuse("no room for the tag", func() { k.SealGather(buf[:n], 0, none, nil) })
 		}
 	}
 }
