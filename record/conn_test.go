@@ -1001,7 +1001,7 @@ func TestConnCloseInHandler(t *testing.T) {
 	f := newPeer(t)
 	wire := append(f.record(22, message(4, 1), 0), f.record(23, []byte("xyz"), 0)...)
 	c, s, _ := faultyConn(t, wire, ConnConfig{HandleMessage: func(c *Conn, _ []byte) error { return c.Close() }})
-	if n, err := c.Read(make([]byte, 1)); n != 1 || err != nil {
+	if n, err := c.Read(make([]byte, 1)); n != 0 || err != net.ErrClosed {
 		t.Errorf("%d, %v", n, err)
 	}
 	if c.in.opener.keys != nil || c.in.b != nil || c.out.sealer.keys != nil {

@@ -89,6 +89,8 @@ type Reader struct {
 	head            [HeaderSize]byte
 	start, end      int
 	plain, plainEnd int
+	held            []byte // content, in b.b, of a record that was opened and not yet obeyed
+	heldType        ContentType
 	fast            bool // the last read filled its buffer
 
 	pending error // of the transport, after what was received
@@ -137,19 +139,29 @@ func (r *Reader) Read(p []byte) (n int, err error) {
 		if r.plain < r.plainEnd {
 			n += r.takePlain(p[n:])
 		}
-		if n == len(p) || n > 0 && r.err != nil {
+		// What is not data may wait or panic, in the caller's code or in the
+		// transport: so data that came before it is returned first.
+		if n == len(p) || n > 0 && (r.err != nil || r.held != nil) {
 			return n, nil
 		}
 		if r.err != nil {
 			return 0, r.err
 		}
-		content, need := r.open(p[n:])
+		if r.held != nil {
+			r.obey()
+			continue
+		}
+		content, need, err := r.open(p[n:])
 		n += content
-		if need == 0 {
+		if need == 0 && err == nil {
 			continue
 		}
 		if n > 0 {
-			return n, nil
+			return n, nil // the Opener repeats its error
+		}
+		if err != nil {
+			r.fail(err)
+			continue
 		}
 		if err := r.fill(); err != nil {
 			return 0, err
@@ -185,7 +197,15 @@ func (r *Reader) writeRecord(w io.Writer) (n int, err error) {
 		if r.plain < r.plainEnd {
 			break
 		}
-		if _, need := r.open(nil); need > 0 {
+		if r.held != nil {
+			r.obey()
+			continue
+		}
+		_, need, err := r.open(nil)
+		if err != nil {
+			r.fail(err)
+		}
+		if need > 0 {
 			if err := r.fill(); err != nil {
 				return 0, err
 			}
@@ -205,11 +225,12 @@ func (r *Reader) writeRecord(w io.Writer) (n int, err error) {
 	return n, err
 }
 
-// heedConn ends r if its Conn is dead already, before each record.
+// heedConn ends r if its Conn is dead or closed already, before each record and each
+// message.
 func (r *Reader) heedConn() {
 	if r.conn != nil && r.err == nil {
-		if f := r.conn.failure.Load(); f != nil {
-			r.close(f.err)
+		if err := r.conn.beforeRecord(); err != nil {
+			r.close(err)
 		}
 	}
 }
@@ -233,7 +254,7 @@ func (r *Reader) dropPlain(n int) {
 
 // release gives the buffer back if nothing is in it.
 func (r *Reader) release() {
-	if r.plain == r.plainEnd && r.start == r.end {
+	if r.plain == r.plainEnd && r.start == r.end && r.held == nil {
 		r.giveBack()
 	}
 }
@@ -254,53 +275,50 @@ func (r *Reader) buffered() []byte {
 	return r.b.b[r.start:r.end]
 }
 
-// open opens the next record and does what it says. Application data goes to p
-// as far as there is room, and n is how much; the rest stays in place. If
-// need > 0, so many bytes are missing from the record, at least, and nothing
-// has happened. Errors are left in r.err.
-func (r *Reader) open(p []byte) (n, need int) {
+// open opens the next record. Application data goes to p as far as there is room,
+// and n is how much; the rest stays in place. What else it may be stays in place too,
+// for obey. If need > 0, so many bytes are missing from the record, at least, and
+// nothing has happened.
+func (r *Reader) open(p []byte) (n, need int, err error) {
 	if r.opener == nil {
 		panic("record: Reader not made by NewReader, or Conn not by NewConn")
 	}
 	in := r.buffered()
 	var rec Record
-	need, err := r.opener.openTo(&rec, p, in)
-	if err != nil {
-		r.fail(err)
-		return 0, 0
-	}
-	if need > 0 {
-		return 0, need
+	need, err = r.opener.openTo(&rec, p, in)
+	if err != nil || need > 0 {
+		return 0, need, err
 	}
 	at := r.start
 	r.start += rec.Size
-	if rec.Dropped {
-		r.release()
-		return 0, 0
-	}
-	switch rec.Type {
-	case ContentTypeApplicationData:
+	switch {
+	case rec.Dropped:
+	case rec.Type != ContentTypeApplicationData:
+		r.held, r.heldType = rec.Content, rec.Type
+	case len(p) > 0:
+		n = len(rec.Content)
+		r.plain = at + HeaderSize + n
+		r.plainEnd = r.plain + len(rec.Rest)
+	default:
 		r.plain = at + HeaderSize
-		if len(p) > 0 {
-			n = len(rec.Content)
-			r.plain += n
-			r.plainEnd = r.plain + len(rec.Rest)
-		} else {
-			r.plainEnd = r.plain + len(rec.Content)
-		}
-		r.release()
-		return n, 0
-	case ContentTypeAlert:
-		err = r.alert(rec.Content)
-	case ContentTypeHandshake:
-		err = r.handshake(rec.Content)
-	}
-	if err != nil {
-		r.fail(err)
-		return 0, 0
+		r.plainEnd = r.plain + len(rec.Content)
 	}
 	r.release()
-	return 0, 0
+	return n, 0, nil
+}
+
+// obey does what the record says that is held.
+func (r *Reader) obey() {
+	content, obey := r.held, r.alert
+	if r.heldType == ContentTypeHandshake {
+		obey = r.handshake
+	}
+	r.held = nil
+	if err := obey(content); err != nil {
+		r.fail(err)
+		return
+	}
+	r.release()
 }
 
 // alert obeys an alert of the peer.
@@ -362,6 +380,10 @@ func (r *Reader) handshake(content []byte) (err error) {
 // handleMessages obeys the messages that are whole.
 func (r *Reader) handleMessages() error {
 	for {
+		// The one before may have ended the connection.
+		if r.heedConn(); r.err != nil {
+			return r.err
+		}
 		message, err := r.messages.Next()
 		if err != nil {
 			return err
@@ -554,9 +576,11 @@ func (r *Reader) close(err error) {
 	r.config.Unread, r.pending, r.messages = nil, nil, nil
 	if r.b != nil {
 		clear(r.b.b[r.plain:r.plainEnd])
+		clear(r.held)
 		r.b.put()
 		r.b = nil
 	}
+	r.held = nil
 	r.plain, r.plainEnd, r.start, r.end = 0, 0, 0, 0
 }
 
