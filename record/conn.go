@@ -229,6 +229,9 @@ func NewConn(transport net.Conn, cfg ConnConfig) (*Conn, error) {
 		KeepBuffer:          cfg.KeepBuffer,
 	})
 	c.in.conn, c.out.conn = c, c
+	if cfg.Sealer.KeyUpdateRequested() {
+		cfg.Opener.ExpectKeyUpdate()
+	}
 	return c, nil
 }
 

@@ -2,6 +2,7 @@ package record
 
 import (
 	"encoding/binary"
+	"sync/atomic"
 
 	"example.com/splitseal/aead"
 	"example.com/splitseal/internal/mem"
@@ -64,7 +65,8 @@ type Record struct {
 // of 32 records and the fragments of 33 messages, whose size is bounded by whoever
 // joins them: with the 65536 bytes of a [Reader] that is 2.6 MiB in all. In records of
 // one byte each that is some two million of them, as many as so much application data
-// could come in.
+// could come in. Nor is a KeyUpdate counted that the peer was asked for; see
+// [Opener.ExpectKeyUpdate].
 //
 // Key-usage limits are not enforced: "Receiving implementations SHOULD NOT
 // enforce these limits, as future analyses may result in updated values." (RFC
@@ -92,9 +94,10 @@ type Opener struct {
 	update     bool // the last record ended with a KeyUpdate
 	allowCCS   bool
 	skipping   bool
-	skip       int // what may still be skipped
-	idle       int // counted records in a row without application data
-	canceled   int // user_canceled alerts among them
+	skip       int         // what may still be skipped
+	idle       int         // counted records in a row without application data
+	expected   atomic.Bool // a KeyUpdate that is not counted
+	canceled   int         // user_canceled alerts among them
 	messages   messageTracker
 }
 
@@ -216,6 +219,15 @@ func (o *Opener) KeyUpdate() error {
 	o.generation++
 	return nil
 }
+
+// ExpectKeyUpdate says that the peer is asked for a KeyUpdate: the next one that it
+// sends is an answer, and does not count as a record without application data. Call
+// it when [Sealer.SealKeyUpdate] has sealed the request, before that is sent. Who
+// sends only, and asks for a KeyUpdate now and then, may get nothing else from the
+// peer. A [Conn] calls it by itself.
+//
+// It may be called concurrently with all other methods.
+func (o *Opener) ExpectKeyUpdate() { o.expected.Store(true) }
 
 // AllowChangeCipherSpec says whether a change_cipher_spec record may arrive. It
 // may not at first, and never under application keys. Allow it once the first
@@ -646,10 +658,10 @@ func (o *Opener) accept(typ ContentType, content []byte, padding int) error {
 	}
 	// Nothing has begun behind it, so it ended the record.
 	o.update = o.messages.ended && o.messages.last == typeKeyUpdate
-	if o.epoch == EpochApplication && (ends || len(content) < padding) {
-		return o.count()
+	if o.epoch != EpochApplication || !ends && len(content) >= padding || o.update && o.expected.Swap(false) {
+		return nil
 	}
-	return nil
+	return o.count()
 }
 
 func (o *Opener) acceptAlert(a Alert) error {

@@ -147,3 +147,35 @@ func panics(f func()) (did bool) {
 	f()
 	return false
 }
+
+// TestAnsweredKeyUpdates has a side that only sends ask for KeyUpdates, and its peer
+// answer: that is no flood, however often. KeyUpdates that nobody asked for are one.
+func TestAnsweredKeyUpdates(t *testing.T) {
+	f := newPeer(t)
+	c, s, _ := faultyConn(t, nil, ConnConfig{})
+	p := make([]byte, 100)
+	update := func() error {
+		s.in.Write(f.record(22, []byte{typeKeyUpdate, 0, 0, 1, 0}, 0))
+		f.keyUpdate()
+		_, err := c.Read(p)
+		return err
+	}
+	for i := range 3 * maxIdleRecords {
+		if err := c.KeyUpdate(true); err != nil {
+			t.Fatal(err)
+		}
+		if err := update(); !isTimeout(err) {
+			t.Fatalf("answer %d: %v", i+1, err)
+		}
+	}
+	c.KeyUpdate(true) // one answer for both
+	c.KeyUpdate(true)
+	for i := range maxIdleRecords + 1 {
+		if err := update(); !isTimeout(err) {
+			t.Fatalf("KeyUpdate %d: %v", i+1, err)
+		}
+	}
+	if err := update(); err != ErrTooManyIdleRecords {
+		t.Errorf("%v, want %v", err, ErrTooManyIdleRecords)
+	}
+}

@@ -371,7 +371,8 @@ func (w *Writer) writeHandshake(messages []byte) error {
 
 // KeyUpdate sends a KeyUpdate message and moves to the next generation of keys.
 // With request it asks the peer for a KeyUpdate in return, unless an earlier
-// request has not been answered: that one is not repeated.
+// request has not been answered: that one is not repeated. Who has an Opener for the
+// other direction calls its [Opener.ExpectKeyUpdate] first.
 //
 // It returns the errors of [Sealer.SealKeyUpdate] and [TransportError].
 //
@@ -384,7 +385,13 @@ func (w *Writer) KeyUpdate(request bool) error {
 	// send another KeyUpdate with request_update set to "update_requested"."
 	// (RFC 9846, Section 4.7.3)
 	request = request && !w.sealer.KeyUpdateRequested()
-	err := w.sendOne(func(dst []byte) ([]byte, error) { return w.sealer.SealKeyUpdate(dst, request) })
+	err := w.sendOne(func(dst []byte) ([]byte, error) {
+		dst, err := w.sealer.SealKeyUpdate(dst, request)
+		if err == nil && request && w.conn != nil {
+			w.conn.in.opener.ExpectKeyUpdate() // before the peer can answer
+		}
+		return dst, err
+	})
 	w.end()
 	return err
 }
