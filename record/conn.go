@@ -1,7 +1,6 @@
 package record
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -113,7 +112,7 @@ type ConnConfig struct {
 // # Ending
 //
 // [Conn.CloseWrite] sends close_notify and leaves the other direction open.
-// [Conn.Close] does so too, if it can, and closes the transport. After an error
+// [Conn.Close] does so too, unless a write is under way, and closes the transport. After an error
 // alert, sent or received, nothing is sent any more.
 //
 // A Conn holds no buffer while it waits for data, unless it is told to keep them;
@@ -142,13 +141,15 @@ type Conn struct {
 	unsettled atomic.Bool
 	failure   atomic.Pointer[failure] // set once, by the Read that finds it
 
+	// endLock is held where one of closed and exported is set, so that only one
+	// can be.
+	endLock  sync.Mutex
 	closed   atomic.Bool
 	exported atomic.Bool
 
 	// deadlineLock covers the write deadline of the transport.
-	deadlineLock  sync.Mutex
-	writeDeadline time.Time
-	ending        bool // the deadline is no longer the caller's
+	deadlineLock sync.Mutex
+	ending       bool // the deadline is no longer the caller's
 }
 
 var (
@@ -342,8 +343,9 @@ func (c *Conn) KeyUpdate(request bool) error {
 
 // CloseWrite sends close_notify: nothing more will be sent. Reading goes on. It does
 // not shut the transport down, so no FIN is sent. Calling it again does nothing and returns
-// nil. Its errors are those of Write; the error of a connection that is dead is
-// one of them.
+// nil. It waits for a write that is under way, and then has five seconds, whatever the
+// write deadline. Its errors are those of Write; the error of a connection that is dead
+// is one of them.
 //
 // See RFC 9846, Section 6.1.
 func (c *Conn) CloseWrite() error {
@@ -357,6 +359,7 @@ func (c *Conn) CloseWrite() error {
 	if err := c.writable(); err != nil {
 		return err
 	}
+	c.lastDeadline(closeWriteTimeout)
 	return c.writeError(c.closeNotify())
 }
 
@@ -364,8 +367,8 @@ func (c *Conn) CloseWrite() error {
 // peer's: in post-handshake authentication, say. An error alert ends the connection,
 // whether or not it can be sent: every later call but Close returns [ErrClosed],
 // wrapped, and no record is opened any more. A Read that waits does so until something
-// arrives, or until Close. The alert is sent at once, within a second, if no Write is
-// under way, and otherwise by that Write; and not at all after CloseWrite, a failed
+// arrives, or until Close. The alert is sent at once, within a second, whatever the
+// write deadline, if no Write is under way, and otherwise by that Write; and not at all after CloseWrite, a failed
 // Write, or at the key's hard limit.
 //
 // In [ConnConfig.HandleMessage] it may be called too. If that returns an error then,
@@ -418,54 +421,56 @@ func (c *Conn) closeNotify() error {
 // the transport. Reads and writes that are under way, and later ones, return
 // [net.ErrClosed].
 //
-// Close takes no longer than a second, or until the write deadline if that comes
-// first, a tenth of a second more if the transport's deadlines do nothing, and the
-// time that the transport's Close takes. A write that is under way has so long to
-// finish; then it is broken off, and close_notify is not sent. Methods that are
-// under way may return, and run hooks, after Close has returned.
-//
-// A write deadline that has passed leaves no time for close_notify: clear it first,
-// or the peer sees a connection that is cut off.
+// If a write is under way that does not end within a millisecond, Close breaks it off,
+// and no close_notify is sent. Otherwise Close has a second to send it, whatever the
+// write deadline, and a tenth of one more if the transport's deadlines do nothing.
+// Methods that are under way may return, and run hooks, after Close has returned.
 //
 // It returns the error of the transport's Close, or else the one that kept it from
-// sending close_notify, which wraps [os.ErrDeadlineExceeded] if a write that was
-// under way did not end in time. If Close was called before it returns
-// [net.ErrClosed].
+// sending close_notify, if that is not a write that was broken off: that write has an
+// error of its own. If Close was called before it returns [net.ErrClosed].
 func (c *Conn) Close() (err error) {
 	if c.transport == nil {
-		panic("record: Conn not made by NewConn")
+		panic(notMade)
 	}
+	if err := c.markClosed(); err != nil {
+		return err
+	}
+	late := func() bool { return false }
+	defer func() { // also when something below panics
+		late := late()
+		closeErr := c.transport.Close()
+		switch {
+		case late && err != nil:
+			err = errTooLate // not what closing the transport made of it
+		case !late && closeErr != nil:
+			err = closeErr
+		}
+		c.closeRead()
+	}()
+	if !c.writeLock.lockWithin(writeGrace, c.closeWritingLate) {
+		return nil
+	}
+	defer c.closeWriting()
+	if c.failure.Load() == nil && c.out.err == nil {
+		late = c.lastWrite(closeTimeout)
+		return c.closeNotify()
+	}
+	if isTransportError(c.out.err) {
+		return c.out.err
+	}
+	return nil
+}
+
+// markClosed says that Close was called, or why it cannot be.
+func (c *Conn) markClosed() error {
+	c.endLock.Lock()
+	defer c.endLock.Unlock()
 	if c.exported.Load() {
 		return ErrExported
 	}
 	if c.closed.Swap(true) {
 		return net.ErrClosed
-	}
-	wait, stop := c.endWritesWithin(closeTimeout)
-	defer func() { // also when something below panics
-		stop()
-		if c.exported.Load() { // while Close waited
-			c.deadlineLock.Lock()
-			defer c.deadlineLock.Unlock()
-			c.transport.SetWriteDeadline(c.writeDeadline)
-			c.closed.Store(false)
-			err = ErrExported
-			return
-		}
-		if closeErr := c.transport.Close(); closeErr != nil {
-			err = closeErr
-		}
-		c.closeRead()
-	}()
-	if !c.writeLock.lockWithin(wait, c.abandonWriting) {
-		return &TransportError{Op: "write", Err: errWriteStalled}
-	}
-	defer c.giveUpWriting()
-	if c.failure.Load() == nil && c.out.err == nil {
-		return c.closeNotify()
-	}
-	if isTransportError(c.out.err) {
-		return c.out.err
 	}
 	return nil
 }
@@ -475,41 +480,41 @@ func isTransportError(err error) bool {
 	return ok
 }
 
-// endWritesWithin takes the write deadline out of the caller's hands and brings
-// it forward. It returns the time that is left.
-//
-// A transport that has no deadlines is closed at that time, which is the other
-// way to end a write, unless stop is called before. One that says that it has is
-// closed a little later: there are those whose deadlines do nothing.
-func (c *Conn) endWritesWithin(wait time.Duration) (left time.Duration, stop func() bool) {
-	c.deadlineLock.Lock()
-	defer c.deadlineLock.Unlock()
-	now := time.Now()
-	deadline := now.Add(wait)
-	if !c.writeDeadline.IsZero() && c.writeDeadline.Before(deadline) {
-		deadline = c.writeDeadline
+// lastWrite is called before what is sent last, and done after it, which reports
+// whether that has taken too long. Then the transport is closed, which ends a write of
+// a transport that has no deadlines, or whose deadlines do nothing.
+func (c *Conn) lastWrite(wait time.Duration) (done func() (late bool)) {
+	timer := time.AfterFunc(wait+deadlineGrace, func() { c.transport.Close() })
+	if c.lastDeadline(wait) != nil {
+		timer.Reset(wait)
 	}
-	c.ending = true
-	left = max(0, deadline.Sub(now))
-	end := left
-	if c.transport.SetWriteDeadline(deadline) == nil {
-		end += deadlineGrace
-	}
-	return left, time.AfterFunc(end, func() { c.transport.Close() }).Stop
+	return func() bool { return !timer.Stop() }
 }
 
-// giveUpWriting ends a direction that Close has closed, and gives the write lock
+// lastDeadline takes the write deadline out of the caller's hands, for what is sent
+// last, and moves it to the end of wait. No write is under way.
+func (c *Conn) lastDeadline(wait time.Duration) error {
+	if c.transport == nil {
+		panic(notMade)
+	}
+	c.deadlineLock.Lock()
+	defer c.deadlineLock.Unlock()
+	c.ending = true
+	return c.transport.SetWriteDeadline(time.Now().Add(wait))
+}
+
+// closeWriting ends the direction that Close has closed, and gives the write lock
 // back.
-func (c *Conn) giveUpWriting() {
+func (c *Conn) closeWriting() {
 	if c.failure.Load() == nil {
 		c.out.fail(net.ErrClosed)
 	}
 	c.endWrite() // with the alert of failure
 }
 
-// abandonWriting is giveUpWriting for when the lock comes too late. Close may have
+// closeWritingLate is closeWriting for when the lock comes too late. Close may have
 // returned, and no hook may run after it, so no alert is sent.
-func (c *Conn) abandonWriting() {
+func (c *Conn) closeWritingLate() {
 	err := net.ErrClosed
 	if f := c.failure.Load(); f != nil {
 		err = f.err
@@ -550,20 +555,26 @@ func (c *Conn) settle() {
 		return
 	}
 	if f := c.failure.Load(); f != nil && c.out.err == nil {
-		if f.send {
-			_, stop := c.endWritesWithin(alertTimeout)
-			err := c.out.SendAlert(f.alert)
-			stop()
-			// Instead of what SendAlert has left. It may have left the keys too, if
-			// their limit is reached.
-			c.out.sealer.Wipe()
-			c.out.err = f.err
-			if err == nil {
-				c.tell(f.alert, true)
-			}
+		if f.send && c.sendFailure(f) {
+			c.tell(f.alert, true)
 		}
 		c.out.fail(f.err)
 	}
+}
+
+// sendFailure sends the alert of f, if the transport takes it in time, and reports
+// whether it did. It ends this direction.
+func (c *Conn) sendFailure(f *failure) bool {
+	done := c.lastWrite(alertTimeout)
+	defer func() { // also when the transport panics
+		done()
+		// Instead of what SendAlert has left. It may have left the keys too, if
+		// their limit is reached.
+		c.out.fail(f.err)
+		c.out.sealer.Wipe()
+		c.out.err = f.err
+	}()
+	return c.out.SendAlert(f.alert) == nil
 }
 
 // settleSoon makes the holder of the write lock settle what has been noted, and does
@@ -720,6 +731,8 @@ func (c *Conn) Export() (sealer, opener *State, err error) {
 		return nil, nil, ErrInUse
 	}
 	defer c.endWrite()
+	c.endLock.Lock()
+	defer c.endLock.Unlock()
 	if err := c.beforeRecord(); err != nil {
 		return nil, nil, err
 	}
@@ -754,7 +767,10 @@ func (c *Conn) Suite() *aead.Suite { return c.suite }
 
 // SetDeadline sets both deadlines. A time of zero is none.
 func (c *Conn) SetDeadline(t time.Time) error {
-	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
+	if err := c.SetReadDeadline(t); err != nil {
+		return err
+	}
+	return c.SetWriteDeadline(t)
 }
 
 // SetReadDeadline sets the transport's read deadline. A read that it ends loses
@@ -784,7 +800,6 @@ func (c *Conn) SetWriteDeadline(t time.Time) error {
 	if c.ending {
 		return nil
 	}
-	c.writeDeadline = t
 	return c.transport.SetWriteDeadline(t)
 }
 
@@ -798,7 +813,9 @@ func (c *Conn) LocalAddr() net.Addr { return c.transport.LocalAddr() }
 // RemoteAddr returns the remote address of the transport.
 func (c *Conn) RemoteAddr() net.Addr { return c.transport.RemoteAddr() }
 
-var errWriteStalled = fmt.Errorf("a write did not end in time: %w", os.ErrDeadlineExceeded)
+const notMade = "record: Conn not made by NewConn"
+
+var errTooLate = &TransportError{Op: "write", Err: fmt.Errorf("the transport did not take close_notify: %w", os.ErrDeadlineExceeded)}
 
 // Handshake message types (RFC 9846, Section 4) that matter to a Conn.
 const (
@@ -811,11 +828,19 @@ const (
 
 // Tuned here.
 const (
+	// writeGrace is how long Close waits for a write that is under way. Most take
+	// microseconds. One that is stalled must not keep a server that closes thousands of
+	// connections one after the other.
+	writeGrace = time.Millisecond
+
 	// closeTimeout is how long Close waits to send close_notify, and
 	// alertTimeout how long a Read waits to send an error alert: some round
 	// trips, in which a peer that reads makes room for it.
 	closeTimeout = time.Second
 	alertTimeout = time.Second
+
+	// closeWriteTimeout is crypto/tls's.
+	closeWriteTimeout = 5 * time.Second
 
 	// deadlineGrace is how late a write may return that a deadline has ended.
 	deadlineGrace = 100 * time.Millisecond

@@ -746,7 +746,7 @@ func TestConnCloseStalled(t *testing.T) {
 		synctest.Wait()
 		start := time.Now()
 		c.Close()
-		if d := time.Since(start); d > closeTimeout {
+		if d := time.Since(start); d > writeGrace {
 			t.Errorf("Close took %v", d)
 		}
 		for range 4 {
@@ -758,7 +758,7 @@ func TestConnCloseStalled(t *testing.T) {
 			t.Error("keys are still there")
 		}
 	})
-	// The caller's deadline comes first.
+	// A peer that takes no close_notify. Close has its time, not the caller's.
 	synctest.Test(t, func(t *testing.T) {
 		a, b := net.Pipe()
 		defer b.Close()
@@ -768,7 +768,7 @@ func TestConnCloseStalled(t *testing.T) {
 		if err := c.Close(); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("Close: %v", err)
 		}
-		if d := time.Since(start); d != 10*time.Millisecond {
+		if d := time.Since(start); d != closeTimeout {
 			t.Errorf("Close took %v", d)
 		}
 		if err := c.SetWriteDeadline(time.Time{}); err != net.ErrClosed {
@@ -783,10 +783,10 @@ func TestConnCloseStalled(t *testing.T) {
 		go func() { _, err := c.Write([]byte("x")); done <- err }()
 		<-b.entered
 		start := time.Now()
-		if err := c.Close(); !errors.Is(err, errWriteStalled) || !isTimeout(err) {
+		if err := c.Close(); err != nil {
 			t.Errorf("Close: %v", err)
 		}
-		if d := time.Since(start); d != closeTimeout {
+		if d := time.Since(start); d != writeGrace {
 			t.Errorf("Close took %v", d)
 		}
 		b.release <- nil
@@ -809,7 +809,7 @@ func TestConnCloseStalled(t *testing.T) {
 		go func() { _, err := c.Write(make([]byte, 300_000)); done <- err }()
 		<-b.entered
 		go func() {
-			time.Sleep(closeTimeout / 2)
+			time.Sleep(writeGrace / 2)
 			b.release <- nil
 			b.release <- nil
 		}()
@@ -832,7 +832,7 @@ func TestConnCloseStalled(t *testing.T) {
 	time.Sleep(20 * time.Millisecond)
 	start := time.Now()
 	c.Close()
-	if d := time.Since(start); d > 5*closeTimeout {
+	if d := time.Since(start); d > closeTimeout {
 		t.Errorf("Close took %v", d)
 	}
 	if err := <-done; err != net.ErrClosed {

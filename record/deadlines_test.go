@@ -1,0 +1,182 @@
+package record
+
+import (
+	"errors"
+	"net"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestLastWordsHaveTime lets the write deadline pass without breaking a write off, and
+// then ends a connection in each way: what it sends last is not the caller's write.
+func TestLastWordsHaveTime(t *testing.T) {
+	for name, test := range map[string]struct {
+		end  func(c *Conn) error
+		wire []byte
+		want string
+	}{
+		"Close":      {(*Conn).Close, nil, "data:1 close_notify"},
+		"CloseWrite": {(*Conn).CloseWrite, nil, "data:1 close_notify"},
+		"SendAlert":  {func(c *Conn) error { return c.SendAlert(AlertAccessDenied) }, nil, "data:1 access_denied"},
+		"a fault": {func(c *Conn) error {
+			if _, err := c.Read(make([]byte, 1)); err != ErrChangeCipherSpec {
+				return err
+			}
+			return nil
+		}, []byte{20, 3, 3, 0, 1}, "data:1 unexpected_message"},
+	} {
+		d := &dated{}
+		d.in.Write(test.wire)
+		c := newConn(t, d, ConnConfig{})
+		if _, err := c.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.SetDeadline(time.Now().Add(-time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		if err := test.end(c); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := describe(newFollower(t).take(t, d.out.Bytes())); got != test.want {
+			t.Errorf("%s: sent %q, want %q", name, got, test.want)
+		}
+		c.Close()
+	}
+}
+
+// dated is a stub that obeys its write deadline.
+type dated struct {
+	stub
+	deadline time.Time
+}
+
+func (d *dated) SetWriteDeadline(t time.Time) error { d.deadline = t; return nil }
+
+func (d *dated) Write(p []byte) (int, error) {
+	if !d.deadline.IsZero() && !time.Now().Before(d.deadline) {
+		return 0, os.ErrDeadlineExceeded
+	}
+	return d.stub.Write(p)
+}
+
+// TestCloseWriteIsBounded has a peer that does not take close_notify.
+func TestCloseWriteIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := net.Pipe()
+		defer b.Close()
+		c := newConn(t, a, ConnConfig{})
+		start := time.Now()
+		if err := c.CloseWrite(); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(start) != closeWriteTimeout {
+			t.Errorf("CloseWrite: %v after %v", err, time.Since(start))
+		}
+		c.Close()
+	})
+}
+
+// TestCloseSaysWhy has Close end, by closing it, a transport that takes no
+// close_notify and has no deadlines. net.ErrClosed would be an earlier Close.
+func TestCloseSaysWhy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := &fussy{undated: undated{end: make(chan struct{})}}
+		c := newConn(t, u, ConnConfig{})
+		if err := c.Close(); !errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, net.ErrClosed) {
+			t.Errorf("Close: %v", err)
+		}
+	})
+}
+
+// fussy is closed once only.
+type fussy struct{ undated }
+
+func (f *fussy) Close() error {
+	err := net.ErrClosed
+	f.once.Do(func() { close(f.end); err = nil })
+	return err
+}
+
+// TestRefusedDeadline sets a deadline that the transport refuses.
+func TestRefusedDeadline(t *testing.T) {
+	s := new(stub)
+	c := newConn(t, readingUndated{s}, ConnConfig{})
+	past := time.Now().Add(-time.Hour)
+	for i, err := range []error{c.SetWriteDeadline(past), c.Close()} {
+		if want := []error{os.ErrNoDeadline, nil}[i]; err != want {
+			t.Errorf("call %d: %v, want %v", i, err, want)
+		}
+	}
+	if got := describe(newFollower(t).take(t, s.out.Bytes())); got != "close_notify" {
+		t.Errorf("sent %q", got)
+	}
+}
+
+// waiting is a transport whose SetWriteDeadline waits for its Write, or panics.
+type waiting struct {
+	*undated
+	writing chan struct{} // closed when a Write has begun
+	panic   bool
+}
+
+func (w *waiting) Write(p []byte) (int, error) { close(w.writing); return w.undated.Write(p) }
+
+func (w *waiting) SetWriteDeadline(time.Time) error {
+	if w.panic {
+		panic("SetWriteDeadline")
+	}
+	<-w.end
+	return nil
+}
+
+// TestCloseDespiteDeadlines closes transports whose SetWriteDeadline does not return.
+func TestCloseDespiteDeadlines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &waiting{undated: &undated{end: make(chan struct{})}, writing: make(chan struct{})}
+		c := newConn(t, w, ConnConfig{})
+		done := make(chan error)
+		go func() { _, err := c.Write([]byte("x")); done <- err }()
+		<-w.writing
+		go c.SetWriteDeadline(time.Time{})
+		synctest.Wait()
+		start := time.Now()
+		if c.Close(); time.Since(start) != writeGrace {
+			t.Errorf("Close took %v", time.Since(start))
+		}
+		if err := <-done; err != net.ErrClosed {
+			t.Errorf("Write: %v", err)
+		}
+	})
+	c := newConn(t, &waiting{undated: &undated{end: make(chan struct{})}, panic: true}, ConnConfig{})
+	if !panics(func() { c.Close() }) {
+		t.Error("no panic")
+	}
+	if c.out.sealer.keys != nil || c.in.opener.keys != nil || c.writeLock.users.Load() != 0 {
+		t.Error("keys are still there, or the lock is held")
+	}
+}
+
+// TestPanicInAlert has the transport panic while a Read sends its alert: nothing is
+// left behind, and every method returns the Read's error.
+func TestPanicInAlert(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := new(stub)
+		s.in.Write([]byte{20, 3, 3, 0, 1})
+		s.write = func([]byte) (int, error) { panic("transport") }
+		c := newConn(t, s, ConnConfig{})
+		if !panics(func() { c.Read(make([]byte, 1)) }) {
+			t.Error("no panic")
+		}
+		for i, err := range []error{c.CloseWrite(), c.KeyUpdate(false)} {
+			if err != ErrChangeCipherSpec {
+				t.Errorf("call %d: %v", i, err)
+			}
+		}
+		if _, err := c.Read(make([]byte, 1)); err != ErrChangeCipherSpec {
+			t.Errorf("Read: %v", err)
+		}
+		time.Sleep(2 * alertTimeout)
+		if s.closed {
+			t.Error("the transport was closed, which only the caller's Close may do")
+		}
+	})
+}
