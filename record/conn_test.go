@@ -663,25 +663,40 @@ func TestConnAlertStopsWriter(t *testing.T) {
 }
 
 // TestConnAlertDropsSealed has the peer's error alert arrive when records are
-// sealed and not yet sent: they are not sent.
+// sealed and not yet sent: they are not sent. It has one arrive before any is sealed,
+// too.
 func TestConnAlertDropsSealed(t *testing.T) {
-	s := &stub{}
-	s.in.Write(newPeer(t).record(21, []byte{2, 80}, 0))
-	var c *Conn
-	var readErr error
-	records := 0
-	padding := func(int) int {
-		if records++; records == 2 {
-			_, readErr = c.Read(make([]byte, 1)) // while the second record is made
+	for _, test := range []struct{ size, at int }{{10, 1}, {16384, 1}, {16385, 1}, {16385, 2}, {100_000, 2}, {100_000, 4}} {
+		s := &stub{}
+		s.in.Write(newPeer(t).record(21, []byte{2, 80}, 0))
+		var c *Conn
+		var readErr error
+		records := 0
+		padding := func(int) int {
+			if records++; records == test.at {
+				_, readErr = c.Read(make([]byte, 1)) // while this record is made
+			}
+			return 0
 		}
-		return 0
+		c = newConn(t, s, ConnConfig{Sealer: appSealer(t, aead.AES128GCM(), "client", SealerConfig{Padding: padding})})
+		if n, err := c.Write(make([]byte, test.size)); n != 0 || err != readErr || readErr == nil {
+			t.Errorf("%v: %d, %v", test, n, err)
+		}
+		if s.writes != 0 {
+			t.Errorf("%v: %d writes", test, s.writes)
+		}
+		sealed := records
+		if n, err := c.Write([]byte("x")); n != 0 || err != readErr || records != sealed {
+			t.Errorf("%v: again: %d, %v", test, n, err)
+		}
 	}
-	c = newConn(t, s, ConnConfig{Sealer: appSealer(t, aead.AES128GCM(), "client", SealerConfig{Padding: padding})})
-	if n, err := c.Write(make([]byte, 100_000)); n != 0 || err != readErr || readErr == nil {
-		t.Errorf("%d, %v", n, err)
-	}
-	if s.writes != 0 {
-		t.Errorf("%d writes", s.writes)
+
+	// It comes when a short Write has looked for the last time before it seals.
+	s := &stub{}
+	c := newConn(t, s, ConnConfig{})
+	c.failure.Store(&failure{err: ErrBadRecordMAC, send: true})
+	if n, err := c.out.writeOne([]byte("x")); n != 0 || err != ErrBadRecordMAC || s.writes != 0 {
+		t.Errorf("%d, %v, %d writes", n, err, s.writes)
 	}
 }
 

@@ -367,7 +367,7 @@ func DecodeState(data []byte, suite func(id uint16) *aead.Suite) (*State, error)
 		len(secret) != f.suite.Hash().Size(),
 		f.recordSizeLimit < MinRecordSizeLimit || f.recordSizeLimit > MaxInnerSize,
 		f.opener && (f.requested || f.owed || f.softLimit != 0 || f.hardLimit != 0),
-		!f.opener && (len(unread) > 0 || f.hardLimit < 2 || f.generation > maxKeyUpdates),
+		!f.opener && (len(unread) > 0 || f.softLimit < 1 || f.hardLimit < 2 || f.generation > maxKeyUpdates),
 		!wholeRecords(unread):
 		return nil, ErrState
 	}

@@ -8,6 +8,7 @@ import (
 	"math"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -716,5 +717,68 @@ func TestWriterAllocates(t *testing.T) {
 				t.Errorf("%v: %s allocates %v times", suite, name, n)
 			}
 		}
+	}
+}
+
+// TestHandshakeMessagesPassSoftLimit sends more messages than the soft limit leaves
+// records for, each of them as long as a record: all are sent, with KeyUpdates between
+// them.
+func TestHandshakeMessagesPassSoftLimit(t *testing.T) {
+	var s stub
+	w, f := newTestWriter(t, &s, SealerConfig{SoftLimit: 2}, WriterConfig{})
+	var messages []byte
+	for range 7 {
+		messages = append(messages, message(typeNewSessionTicket, MaxContentSize-messageHeaderSize)...)
+	}
+	if err := w.WriteHandshake(messages); err != nil {
+		t.Fatal(err)
+	}
+	got := describe(f.take(t, s.out.Bytes()))
+	if n := strings.Count(got, "KeyUpdate"); n < 3 || strings.Count(got, "message:4") != 7 {
+		t.Errorf("sent %q", got)
+	}
+}
+
+// TestReadFromShrinks has a source return much, once, and then little at a time: while
+// it is waited for, the buffer is a small one.
+func TestReadFromShrinks(t *testing.T) {
+	var s stub
+	w, _ := newTestWriter(t, &s, SealerConfig{}, WriterConfig{})
+	var sizes []int
+	returns := []int{1, MaxContentSize, 4 * MaxContentSize, MaxContentSize, 5, 5}
+	n, err := w.ReadFrom(readerFunc(func(p []byte) (int, error) {
+		sizes = append(sizes, len(p))
+		if len(sizes) > len(returns) {
+			return 0, io.EOF
+		}
+		return returns[len(sizes)-1], nil
+	}))
+	want := []int{MaxContentSize, MaxContentSize, 4 * MaxContentSize, 4 * MaxContentSize, 4 * MaxContentSize, MaxContentSize, MaxContentSize}
+	if n != 6*MaxContentSize+11 || err != nil || !slices.Equal(sizes, want) {
+		t.Errorf("%d, %v; room for %d, want %d", n, err, sizes, want)
+	}
+}
+
+// TestPiecesPastInt sends the same piece so often that an int of 32 bits cannot count
+// the bytes.
+func TestPiecesPastInt(t *testing.T) {
+	errEnough := errors.New("enough")
+	w := NewWriter(writerFunc(func([]byte) (int, error) { return 0, errEnough }),
+		appSealer(t, aead.AES128GCM(), "x", SealerConfig{}), WriterConfig{})
+	piece := make([]byte, 1<<20)
+	if _, err := w.WriteBuffers(slices.Repeat([][]byte{piece}, 2048)); !errors.Is(err, errEnough) {
+		t.Error(err)
+	}
+}
+
+// TestDynamicSizesAndPadding pads: then the policy says how long records are.
+func TestDynamicSizesAndPadding(t *testing.T) {
+	var s stub
+	w, f := newTestWriter(t, &s, SealerConfig{Padding: PadToMultiple(4096)}, WriterConfig{DynamicRecordSizing: true})
+	if _, err := w.Write(make([]byte, 2*MaxContentSize)); err != nil {
+		t.Fatal(err)
+	}
+	if got := describe(f.take(t, s.out.Bytes())); got != "data:16384 data:16384" {
+		t.Errorf("sent %q", got)
 	}
 }
