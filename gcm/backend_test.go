@@ -41,7 +41,7 @@ func vary(h *heapMemory, m *message, turn int) {
 	// each residue of a stride.
 	switch turn % 5 {
 	case 0:
-		m.split = max(n-1, 0) // a record: payload, then its content type
+		m.split = max(n-1, 0) // a record: content, then its content type
 	case 1:
 		m.split = n
 	case 2:
@@ -202,8 +202,8 @@ func TestBackendSplits(t *testing.T) {
 				vary(h, &m, n*7+p)
 				m.split = p
 				m.cuts = append(m.cuts[:0], p, n-p)
-				x.some(&m, (*exam).sealSplit, (*exam).openSplit, (*exam).recordSealSplit, (*exam).recordOpenSplit,
-					(*exam).sealGather, (*exam).openScatter, (*exam).recordSealGather, (*exam).recordSealGatherInPlace)
+				x.some(&m, (*exam).sealSplit, (*exam).openSplit, onRecord((*exam).sealSplit), onRecord((*exam).openSplit),
+					(*exam).sealGather, (*exam).openScatter, onRecord((*exam).sealGather), onRecord((*exam).sealGatherInPlace))
 				return true
 			})
 		}
@@ -233,7 +233,7 @@ func TestBackendSplits(t *testing.T) {
 			for a := range n + 1 {
 				for b := range n - a + 1 {
 					m.cuts = append(m.cuts[:0], a, b, n-a-b)
-					x.some(&m, (*exam).sealGather, (*exam).openScatter, (*exam).recordSealGather)
+					x.some(&m, (*exam).sealGather, (*exam).openScatter, onRecord((*exam).sealGather))
 				}
 			}
 		}
@@ -282,14 +282,14 @@ func TestBackendPieces(t *testing.T) {
 				}
 				m.cuts = append(m.cuts, rest, 0)
 				x.some(&m, (*exam).sealGather, (*exam).sealGatherInPlace, (*exam).openScatter, (*exam).openScatterInPlace,
-					(*exam).recordSealGather, (*exam).recordSealGatherInPlace)
+					onRecord((*exam).sealGather), onRecord((*exam).sealGatherInPlace))
 			}
 		}
 		// No pieces at all, and a thousand with nothing in them.
 		for _, cuts := range [][]int{{}, make([]int, 1000)} {
 			s.record(&m, 9, 0, 5)
 			m.cuts = append(m.cuts[:0], cuts...)
-			x.some(&m, (*exam).sealGather, (*exam).openScatter, (*exam).recordSealGather)
+			x.some(&m, (*exam).sealGather, (*exam).openScatter, onRecord((*exam).sealGather))
 		}
 	})
 }
@@ -347,13 +347,13 @@ func TestBackendLongTexts(t *testing.T) {
 				m.cuts[1], m.cuts[2] = 0, 0
 			}
 			vary := []func(*exam){(*exam).sealGather, (*exam).openScatter, (*exam).sealSplit, (*exam).openSplit,
-				(*exam).recordSealGather, (*exam).recordSealSplit, (*exam).recordOpenSplit}
+				onRecord((*exam).sealGather), onRecord((*exam).sealSplit), onRecord((*exam).openSplit)}
 			x.some(&m, vary...)
 		}
 		if !reduced() {
 			try(1<<20+7, every...)
 			try(4<<20, (*exam).sealInPlace, (*exam).openInPlace, (*exam).sealGather, (*exam).openScatter,
-				(*exam).recordSealSplit, (*exam).recordOpenSplit)
+				onRecord((*exam).sealSplit), onRecord((*exam).openSplit))
 			try(4<<20+1, (*exam).sealApart, (*exam).openApart, (*exam).sealSplit, (*exam).recordSealApart)
 		}
 	})
