@@ -142,10 +142,11 @@ func (p *Protector) Format(s fmt.State, verb rune) {
 // content may be exactly out[:len(content)]; otherwise it must not overlap out.
 //
 // Seal uses the current sequence number and then adds one; the number is spent
-// before out is written, so a panic in the AEAD brings back neither it nor content
-// that was in place. Seal returns [ErrSequenceExhausted] when there is no number left, and panics on a
-// wrong length of out, on a header of more than 40 bits, on an invalid overlap
-// and after [Protector.Wipe]; in all these cases nothing has changed.
+// before out is written, so a panic in the AEAD does not bring it back. It leaves zeros
+// in out, where content may have been; a fault in this module's kernels, of memory that
+// is unmapped meanwhile, need not. Seal returns [ErrSequenceExhausted] when there is no
+// number left, and panics on a wrong length of out, on a header of more than 40 bits, on
+// an invalid overlap and after [Protector.Wipe]; in all these cases nothing has changed.
 //
 // RFC 9846, Section 5.3: "If a TLS implementation would need to wrap a sequence
 // number, it MUST either rekey ([Section 4.7.3]) or terminate the connection."
@@ -166,7 +167,7 @@ func (p *Protector) Seal(out []byte, header uint64, content []byte, contentType 
 		return nil
 	}
 	out[len(content)] = contentType
-	s.other.aead.SealSplit(out, s.other.nonceFor(seq), content, s.other.additionalData(header))
+	s.other.sealSplit(out, seq, header, content)
 	return nil
 }
 
@@ -196,7 +197,7 @@ func (p *Protector) SealSplit(out []byte, header uint64, prefix []byte) error {
 		s.record.SealSplit(out, seq, gcm.ADOf(header, headerSize), prefix)
 		return nil
 	}
-	s.other.aead.SealSplit(out, s.other.nonceFor(seq), prefix, s.other.additionalData(header))
+	s.other.sealSplit(out, seq, header, prefix)
 	return nil
 }
 
@@ -230,7 +231,7 @@ func (p *Protector) SealGather(out []byte, header uint64, pieces [][]byte) error
 		s.record.SealGather(out, seq, gcm.ADOf(header, headerSize), pieces)
 		return nil
 	}
-	s.other.aead.SealGather(out[:0:len(out)], s.other.nonceFor(seq), pieces, s.other.additionalData(header))
+	s.other.sealGather(out, seq, header, pieces)
 	return nil
 }
 
@@ -327,21 +328,38 @@ func (p *Protector) check(body []byte, header uint64) *protectorState {
 	return s
 }
 
-// open is OpenSplit for an AEAD that need not be this module's: if it panics nothing
-// unverified is left behind. A RecordKey does not panic once it has begun, unless
+// sealSplit, sealGather and open are SealSplit, SealGather and OpenSplit of an AEAD that
+// need not be this module's: if it panics, no text that is not sealed or not verified
+// stays in the output. A RecordKey does not panic once it has begun, unless
 // debug.SetPanicOnFault makes it, and a deferred call would take a tenth of a short
 // record's time.
+func (k *otherKey) sealSplit(out []byte, seq, header uint64, prefix []byte) {
+	done := false
+	defer clearUnless(&done, out, nil)
+	k.aead.SealSplit(out, k.nonceFor(seq), prefix, k.additionalData(header))
+	done = true
+}
+
+func (k *otherKey) sealGather(out []byte, seq, header uint64, pieces [][]byte) {
+	done := false
+	defer clearUnless(&done, out, nil)
+	k.aead.SealGather(out[:0:len(out)], k.nonceFor(seq), pieces, k.additionalData(header))
+	done = true
+}
+
 func (k *otherKey) open(prefix []byte, seq, header uint64, body []byte) (err error) {
 	done := false
-	defer func() {
-		if !done {
-			clear(prefix)
-			clear(body)
-		}
-	}()
+	defer clearUnless(&done, prefix, body)
 	err = k.aead.OpenSplit(prefix, k.nonceFor(seq), body, k.additionalData(header))
 	done = true
 	return err
+}
+
+func clearUnless(done *bool, a, b []byte) {
+	if !*done {
+		clear(a)
+		clear(b)
+	}
 }
 
 func (k *otherKey) nonceFor(seq uint64) []byte {

@@ -488,8 +488,21 @@ func TestOpenPanics(t *testing.T) {
 	}
 }
 
-// A spiller is a Gatherer that decrypts and then panics, without cleaning up.
+// A spiller is a Gatherer that puts text into its output and then panics, without
+// cleaning up.
 type spiller struct{ aead.Gatherer }
+
+func (s spiller) SealSplit(out, nonce, prefix, additionalData []byte) {
+	copy(out, prefix)
+	panic("spiller")
+}
+
+func (s spiller) SealGather(dst, nonce []byte, pieces [][]byte, additionalData []byte) []byte {
+	for _, p := range pieces {
+		dst = append(dst, p...)
+	}
+	panic("spiller")
+}
 
 func (s spiller) OpenSplit(prefix, nonce, buf, additionalData []byte) error {
 	if err := s.Gatherer.OpenSplit(prefix, nonce, buf, additionalData); err != nil {
@@ -498,18 +511,33 @@ func (s spiller) OpenSplit(prefix, nonce, buf, additionalData []byte) error {
 	panic("spiller")
 }
 
-// TestOpenPanicsInGatherer: not even an AEAD that is careless leaves plaintext.
-func TestOpenPanicsInGatherer(t *testing.T) {
+// TestPanicsInGatherer: not even an AEAD that is careless leaves text that is not
+// sealed or not verified.
+func TestPanicsInGatherer(t *testing.T) {
 	s := adapted(t, aead.AES128GCM(), func(a cipher.AEAD) cipher.AEAD { return spiller{aead.Gather(a)} })
-	w, o := newProtector(t, s, 0), newProtector(t, s, 0)
 	content := bytes.Repeat([]byte("content "), 5)
-	body := make([]byte, len(content)+1+16)
-	if err := w.Seal(body, 0, content, 23); err != nil {
+	n := len(content) + 1 + 16
+	p := newProtector(t, s, 0)
+	for name, seal := range map[string]func(out []byte){
+		"Seal":          func(out []byte) { p.Seal(out, 0, content, 23) },
+		"Seal in place": func(out []byte) { copy(out, content); p.Seal(out, 0, out[:len(content)], 23) },
+		"SealSplit":     func(out []byte) { copy(out[8:], content[8:]); p.SealSplit(out, 0, content[:8]) },
+		"SealGather":    func(out []byte) { p.SealGather(out, 0, [][]byte{content[:8], content[8:], {23}}) },
+	} {
+		out, seq := make([]byte, n), p.Seq()
+		mustPanic(t, "spiller", name, func() { seal(out) })
+		if p.Seq() != seq+1 || !bytes.Equal(out, make([]byte, n)) {
+			t.Errorf("%s: number %d after %d, output %q", name, p.Seq(), seq, out)
+		}
+	}
+
+	body := make([]byte, n)
+	if err := newProtector(t, adapted(t, aead.AES128GCM(), unwrapped), 0).Seal(body, 0, content, 23); err != nil {
 		t.Fatal(err)
 	}
-	prefix := make([]byte, 8)
+	o, prefix := newProtector(t, s, 0), make([]byte, 8)
 	mustPanic(t, "spiller", "Open", func() { o.Open(prefix, 0, body) })
-	if o.Seq() != 0 || !bytes.Equal(prefix, make([]byte, len(prefix))) || !bytes.Equal(body, make([]byte, len(body))) {
+	if o.Seq() != 0 || !bytes.Equal(prefix, make([]byte, len(prefix))) || !bytes.Equal(body, make([]byte, n)) {
 		t.Errorf("number %d, prefix %q, body %q", o.Seq(), prefix, body)
 	}
 }
