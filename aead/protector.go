@@ -213,7 +213,8 @@ func (p *Protector) SealSplit(out []byte, header uint64, prefix []byte) error {
 // [gcm.AEAD.SealGather].
 //
 // SealGather treats the sequence number and reports errors as [Protector.Seal]
-// does.
+// does, and panics as well when the AEAD puts its output elsewhere; then out holds
+// zeros and the number is spent.
 func (p *Protector) SealGather(out []byte, header uint64, pieces [][]byte) error {
 	s := p.check(out, header)
 	n := len(out) - s.tagSize
@@ -343,7 +344,10 @@ func (k *otherKey) sealSplit(out []byte, seq, header uint64, prefix []byte) {
 func (k *otherKey) sealGather(out []byte, seq, header uint64, pieces [][]byte) {
 	done := false
 	defer clearUnless(&done, out, nil)
-	k.aead.SealGather(out[:0:len(out)], k.nonceFor(seq), pieces, k.additionalData(header))
+	sealed := k.aead.SealGather(out[:0:len(out)], k.nonceFor(seq), pieces, k.additionalData(header))
+	if !same(sealed, out) {
+		panic(notInPlace)
+	}
 	done = true
 }
 

@@ -542,6 +542,39 @@ func TestPanicsInGatherer(t *testing.T) {
 	}
 }
 
+// An astray is a Gatherer whose SealGather returns something else than it should.
+type astray struct {
+	aead.Gatherer
+	returns func(dst, sealed []byte) []byte
+}
+
+func (a astray) SealGather(dst, nonce []byte, pieces [][]byte, additionalData []byte) []byte {
+	return a.returns(dst, a.Gatherer.SealGather(nil, nonce, pieces, additionalData))
+}
+
+// TestSealGatherElsewhere: what stands in the output is not sealed if the AEAD put its
+// ciphertext elsewhere, so no caller may take it for a record.
+func TestSealGatherElsewhere(t *testing.T) {
+	content := []byte("some content")
+	for name, returns := range map[string]func(dst, sealed []byte) []byte{
+		"new memory": func(dst, sealed []byte) []byte { return append(bytes.Clone(dst), sealed...) },
+		"too short":  func(dst, sealed []byte) []byte { return append(dst, sealed[:len(sealed)-1]...) },
+		"too long":   func(dst, sealed []byte) []byte { return append(append(dst, sealed...), 0) },
+		"nothing":    func([]byte, []byte) []byte { return nil },
+	} {
+		s := adapted(t, aead.AES128GCM(), func(a cipher.AEAD) cipher.AEAD { return astray{aead.Gather(a), returns} })
+		p, out := newProtector(t, s, 0), make([]byte, len(content)+1+16, 100)
+		for seq := range uint64(2) {
+			pieces := [][]byte{out[:len(content)], {23}} // content in place
+			copy(out, content)
+			mustPanic(t, "aead: AEAD did not put its output where it was told", name, func() { p.SealGather(out, 0, pieces) })
+			if p.Seq() != seq+1 || !bytes.Equal(out, make([]byte, len(out))) {
+				t.Errorf("%s: number %d after %d, output %q", name, p.Seq(), seq, out)
+			}
+		}
+	}
+}
+
 func TestNewProtectorErrors(t *testing.T) {
 	for _, s := range allSuites(t) {
 		for n := range 65 {
