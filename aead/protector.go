@@ -39,19 +39,28 @@ type Protector struct {
 
 // A protectorState is what a Protector and its copies have in common.
 type protectorState struct {
-	suite  *Suite
-	seq    uint64
-	usable bool // it has been made and not wiped
-
+	suite   *Suite
+	seq     uint64
 	tagSize int // of suite
+	stage   stage
 
 	// One of the two is set; neither is after Wipe.
 	record *gcm.RecordKey
 	other  *otherKey
 }
 
+// A stage says whether there is a key, and whether it can be used.
+type stage uint8
+
+const (
+	keyless stage = iota // not made, or wiped
+	ready
+	busy // a call of an otherKey is under way
+)
+
 // An otherKey is an AEAD that takes nonce and additional data as slices. The arrays
-// are here because arguments of an interface's method escape.
+// are here because arguments of an interface's method escape. One call uses them at a
+// time: while another module's AEAD runs, the Protector is busy.
 type otherKey struct {
 	aead   Gatherer
 	iv     [IVSize]byte
@@ -96,7 +105,7 @@ func ResumeProtector(s *Suite, keys TrafficKeys, seq uint64) (*Protector, error)
 	if err != nil {
 		return nil, err
 	}
-	p.usable = true
+	p.stage = ready
 	p.state = &p.protectorState
 	return &p.Protector, nil
 }
@@ -146,7 +155,8 @@ func (p *Protector) Format(s fmt.State, verb rune) {
 // in out, where content may have been; a fault in this module's kernels, of memory that
 // is unmapped meanwhile, need not. Seal returns [ErrSequenceExhausted] when there is no
 // number left, and panics on a wrong length of out, on a header of more than 40 bits, on
-// an invalid overlap and after [Protector.Wipe]; in all these cases nothing has changed.
+// an invalid overlap, after [Protector.Wipe], and when the Protector's own AEAD calls it;
+// in all these cases nothing has changed.
 //
 // RFC 9846, Section 5.3: "If a TLS implementation would need to wrap a sequence
 // number, it MUST either rekey ([Section 4.7.3]) or terminate the connection."
@@ -167,7 +177,7 @@ func (p *Protector) Seal(out []byte, header uint64, content []byte, contentType 
 		return nil
 	}
 	out[len(content)] = contentType
-	s.other.sealSplit(out, seq, header, content)
+	s.sealSplit(out, seq, header, content)
 	return nil
 }
 
@@ -197,7 +207,7 @@ func (p *Protector) SealSplit(out []byte, header uint64, prefix []byte) error {
 		s.record.SealSplit(out, seq, gcm.ADOf(header, headerSize), prefix)
 		return nil
 	}
-	s.other.sealSplit(out, seq, header, prefix)
+	s.sealSplit(out, seq, header, prefix)
 	return nil
 }
 
@@ -232,7 +242,7 @@ func (p *Protector) SealGather(out []byte, header uint64, pieces [][]byte) error
 		s.record.SealGather(out, seq, gcm.ADOf(header, headerSize), pieces)
 		return nil
 	}
-	s.other.sealGather(out, seq, header, pieces)
+	s.sealGather(out, seq, header, pieces)
 	return nil
 }
 
@@ -253,7 +263,7 @@ func (p *Protector) SealGather(out []byte, header uint64, pieces [][]byte) error
 // this module's kernels, of memory that is unmapped meanwhile, need not. Open
 // panics, before it writes anything, when prefix is longer than the inner
 // plaintext or body than 65535 bytes, on a header of more than 40 bits, on an
-// invalid overlap, and after [Protector.Wipe].
+// invalid overlap, after [Protector.Wipe], and when the Protector's own AEAD calls it.
 func (p *Protector) Open(prefix []byte, header uint64, body []byte) error {
 	s := p.check(body, header)
 	n := len(body) - s.tagSize
@@ -274,7 +284,7 @@ func (p *Protector) Open(prefix []byte, header uint64, body []byte) error {
 	if s.record != nil {
 		err = s.record.OpenSplit(prefix, seq, gcm.ADOf(header, headerSize), body)
 	} else {
-		err = s.other.open(prefix, seq, header, body)
+		err = s.open(prefix, seq, header, body)
 	}
 	if err != nil {
 		return ErrOpen
@@ -286,10 +296,15 @@ func (p *Protector) Open(prefix []byte, header uint64, body []byte) error {
 // Wipe erases the key, as far as its AEAD can, and the IV. Every later seal
 // and open panics, those of copies too. See [gcm.RecordKey.Wipe] for what it does not
 // reach; AEADs outside this module can only be dropped for the garbage collector.
+//
+// Wipe panics, and erases nothing, when the Protector's own AEAD calls it.
 func (p *Protector) Wipe() {
 	s := p.state
 	if s == nil {
 		return
+	}
+	if s.stage == busy {
+		panic(s.refusal())
 	}
 	if s.record != nil {
 		s.record.Wipe()
@@ -297,7 +312,7 @@ func (p *Protector) Wipe() {
 	if s.other != nil {
 		*s.other = otherKey{}
 	}
-	s.usable = false
+	s.stage = keyless
 	s.record = nil
 	s.other = nil
 }
@@ -317,8 +332,8 @@ func (s *protectorState) spend() (seq uint64, err error) {
 // check returns the state, which the call is to use.
 func (p *Protector) check(body []byte, header uint64) *protectorState {
 	s := p.state
-	if s == nil || !s.usable {
-		panic("aead: Protector was wiped or not made by NewProtector")
+	if s == nil || s.stage != ready {
+		panic(s.refusal())
 	}
 	if len(body) > maxBodySize {
 		panic("aead: record body too large")
@@ -329,21 +344,36 @@ func (p *Protector) check(body []byte, header uint64) *protectorState {
 	return s
 }
 
+// refusal says why there is no call now.
+func (s *protectorState) refusal() string {
+	if s != nil && s.stage == busy {
+		return "aead: Protector called by its own AEAD, or concurrently"
+	}
+	return "aead: Protector was wiped or not made by NewProtector"
+}
+
 // sealSplit, sealGather and open are SealSplit, SealGather and OpenSplit of an AEAD that
-// need not be this module's: if it panics, no text that is not sealed or not verified
-// stays in the output. A RecordKey does not panic once it has begun, unless
+// need not be this module's. If it panics, no text that is not sealed or not verified
+// stays in the output. If it calls the Protector that it works for, that call is
+// refused: it would change nonce and header, which the AEAD is about to use.
+//
+// A RecordKey does neither. Once it has begun it does not panic, unless
 // debug.SetPanicOnFault makes it, and a deferred call would take a tenth of a short
 // record's time.
-func (k *otherKey) sealSplit(out []byte, seq, header uint64, prefix []byte) {
+func (s *protectorState) sealSplit(out []byte, seq, header uint64, prefix []byte) {
 	done := false
-	defer clearUnless(&done, out, nil)
+	s.stage = busy
+	defer s.finish(&done, out, nil)
+	k := s.other
 	k.aead.SealSplit(out, k.nonceFor(seq), prefix, k.additionalData(header))
 	done = true
 }
 
-func (k *otherKey) sealGather(out []byte, seq, header uint64, pieces [][]byte) {
+func (s *protectorState) sealGather(out []byte, seq, header uint64, pieces [][]byte) {
 	done := false
-	defer clearUnless(&done, out, nil)
+	s.stage = busy
+	defer s.finish(&done, out, nil)
+	k := s.other
 	sealed := k.aead.SealGather(out[:0:len(out)], k.nonceFor(seq), pieces, k.additionalData(header))
 	if !same(sealed, out) {
 		panic(notInPlace)
@@ -351,15 +381,19 @@ func (k *otherKey) sealGather(out []byte, seq, header uint64, pieces [][]byte) {
 	done = true
 }
 
-func (k *otherKey) open(prefix []byte, seq, header uint64, body []byte) (err error) {
+func (s *protectorState) open(prefix []byte, seq, header uint64, body []byte) (err error) {
 	done := false
-	defer clearUnless(&done, prefix, body)
+	s.stage = busy
+	defer s.finish(&done, prefix, body)
+	k := s.other
 	err = k.aead.OpenSplit(prefix, k.nonceFor(seq), body, k.additionalData(header))
 	done = true
 	return err
 }
 
-func clearUnless(done *bool, a, b []byte) {
+// finish ends a call of the three above. If it is not done, a and b are cleared.
+func (s *protectorState) finish(done *bool, a, b []byte) {
+	s.stage = ready
 	if !*done {
 		clear(a)
 		clear(b)

@@ -575,6 +575,100 @@ func TestSealGatherElsewhere(t *testing.T) {
 	}
 }
 
+// A caller is a Gatherer that does something of its own first.
+type caller struct {
+	aead.Gatherer
+	first *func()
+}
+
+func (c caller) SealSplit(out, nonce, prefix, additionalData []byte) {
+	(*c.first)()
+	c.Gatherer.SealSplit(out, nonce, prefix, additionalData)
+}
+
+func (c caller) SealGather(dst, nonce []byte, pieces [][]byte, additionalData []byte) []byte {
+	(*c.first)()
+	return c.Gatherer.SealGather(dst, nonce, pieces, additionalData)
+}
+
+func (c caller) OpenSplit(prefix, nonce, buf, additionalData []byte) error {
+	(*c.first)()
+	return c.Gatherer.OpenSplit(prefix, nonce, buf, additionalData)
+}
+
+// TestCalledByItsAEAD: an AEAD that calls the Protector that it works for gets a
+// panic. If it recovers, what it was called for goes on under its own nonce and
+// header, and else the Protector can be used afterwards.
+func TestCalledByItsAEAD(t *testing.T) {
+	var first func()
+	base := aead.AES128GCM()
+	s := adapted(t, base, func(a cipher.AEAD) cipher.AEAD { return caller{aead.Gather(a), &first} })
+	p, seq := newProtector(t, s, 0), uint64(0)
+	content := []byte("content")
+	n := len(content) + 1 + s.TagSize()
+	head, _ := header(n)
+	calls := map[string]func(p *aead.Protector, head uint64, body []byte) error{
+		"Seal": func(p *aead.Protector, head uint64, body []byte) error { return p.Seal(body, head, content, 23) },
+		"SealSplit": func(p *aead.Protector, head uint64, body []byte) error {
+			body[len(content)] = 23
+			return p.SealSplit(body, head, content)
+		},
+		"SealGather": func(p *aead.Protector, head uint64, body []byte) error {
+			return p.SealGather(body, head, [][]byte{content, {23}})
+		},
+		"Open": func(p *aead.Protector, head uint64, body []byte) error { return p.Open(nil, head, body) },
+		"Wipe": func(p *aead.Protector, head uint64, body []byte) error { p.Wipe(); return nil },
+	}
+	check := func(name string, call func(body []byte) error) {
+		t.Helper()
+		sealed, opened := sealByHand(t, base, seq, append(bytes.Clone(content), 23)), append(bytes.Clone(content), 23)
+		body := make([]byte, n)
+		if strings.HasPrefix(name, "Open") {
+			copy(body, sealed)
+			sealed = append(opened, sealed[len(opened):]...)
+		}
+		if err := call(body); err != nil || !bytes.Equal(body, sealed) {
+			t.Errorf("%s, record %d: error %v, or other bytes than by hand", name, seq, err)
+		}
+		if seq++; p.Seq() != seq {
+			t.Fatalf("%s: at %d, want %d", name, p.Seq(), seq)
+		}
+	}
+	for outerName, outer := range calls {
+		if outerName == "Wipe" {
+			continue
+		}
+		for innerName, inner := range calls {
+			name := outerName + " that calls " + innerName
+			refused := func() {
+				before := first
+				defer func() { first = before }()
+				first = func() {} // should it not be refused
+				inner(copyOf(p), 1, make([]byte, n))
+			}
+			first = func() {
+				mustPanic(t, "aead: Protector called by its own AEAD", name, refused)
+				if want := seq; outerName == "Open" && p.Seq() != want || outerName != "Open" && p.Seq() != want+1 {
+					t.Errorf("%s: at %d", name, p.Seq())
+				}
+			}
+			check(name, func(body []byte) error { return outer(p, head, body) })
+
+			first = refused
+			body := make([]byte, n)
+			mustPanic(t, "aead: Protector called by its own AEAD", name, func() { outer(p, head, body) })
+			if !bytes.Equal(body, make([]byte, n)) {
+				t.Errorf("%s: output %q", name, body)
+			}
+			if outerName != "Open" {
+				seq++
+			}
+			first = func() {}
+			check(outerName+" after that", func(body []byte) error { return outer(p, head, body) })
+		}
+	}
+}
+
 func TestNewProtectorErrors(t *testing.T) {
 	for _, s := range allSuites(t) {
 		for n := range 65 {
