@@ -98,7 +98,8 @@ func (c *Conn) NetConn() net.Conn { return c.transport }
 //
 // If ctx ends before the handshake does, so does the handshake, with ctx's
 // error; afterwards ctx has no influence. conn belongs to the result; if there
-// is none, it has been closed.
+// is none, it has been closed, also by a panic in a function of the config or
+// of Options.
 //
 // Errors are those of [tls.Conn.HandshakeContext], besides [ErrVersion] and
 // [ErrHandover]. It panics as [record.NewSealer] does for [Options.Sealer].
@@ -107,16 +108,12 @@ func (c *Conn) NetConn() net.Conn { return c.transport }
 // read, which happens in a Read of the connection before there is application
 // data. A connection that is never read stores none. Until then the connection
 // keeps crypto/tls's state in memory.
-func Client(ctx context.Context, conn net.Conn, config *tls.Config, o *Options) (net.Conn, error) {
+func Client(ctx context.Context, conn net.Conn, config *tls.Config, o *Options) (c net.Conn, err error) {
 	o = o.checked()
 	t := newTransport(conn, true)
+	defer t.closeUnless(&c)
 	cfg := o.clientConfig(config, t)
-	c, err := o.handshake(ctx, t, tls.Client(t, cfg), cfg, true)
-	if err != nil {
-		conn.Close()
-		return nil, err
-	}
-	return c, nil
+	return o.handshake(ctx, t, tls.Client(t, cfg), cfg, true)
 }
 
 // Server does a server's handshake over conn and takes the connection over. The
@@ -128,14 +125,14 @@ func Client(ctx context.Context, conn net.Conn, config *tls.Config, o *Options) 
 //
 // ctx, conn, errors and panics are as for [Client]. Server also panics if config is
 // nil.
-func Server(ctx context.Context, conn net.Conn, config *tls.Config, o *Options) (net.Conn, error) {
+func Server(ctx context.Context, conn net.Conn, config *tls.Config, o *Options) (c net.Conn, err error) {
 	o = o.checked()
-	c, err := o.server(ctx, conn, config, true)
-	if err != nil {
-		conn.Close()
-		return nil, err
+	if config == nil {
+		panic(nilConfigText)
 	}
-	return c, nil
+	t := newTransport(conn, false)
+	defer t.closeUnless(&c)
+	return o.server(ctx, t, config, true)
 }
 
 // checked returns o, or zero Options for nil. It panics if no connection could be
@@ -148,9 +145,8 @@ func (o *Options) checked() *Options {
 	return o
 }
 
-// server is Server without closing conn.
-func (o *Options) server(ctx context.Context, conn net.Conn, config *tls.Config, keepHTTP2 bool) (net.Conn, error) {
-	t := newTransport(conn, false)
+// server is Server over t, which it does not close.
+func (o *Options) server(ctx context.Context, t *transport, config *tls.Config, keepHTTP2 bool) (net.Conn, error) {
 	c := o.serverConfig(config, t, keepHTTP2)
 	return o.handshake(ctx, t, tls.Server(t, c), c, false)
 }
@@ -230,9 +226,6 @@ func (o *Options) clientConfig(config *tls.Config, t *transport) *tls.Config {
 
 // serverConfig returns the config of one connection.
 func (o *Options) serverConfig(config *tls.Config, t *transport, keepHTTP2 bool) *tls.Config {
-	if config == nil {
-		panic("cryptotls: nil config")
-	}
 	// Whatever its arguments, DecryptTicket needs the config's ticket keys, so
 	// this is where crypto/tls makes them, or makes new ones if they are too
 	// old. They stay in config and the clone shares them.
@@ -293,3 +286,5 @@ func (t *transport) hello(hello *tls.ClientHelloInfo) *tls.ClientHelloInfo {
 	h.Conn = t.conn
 	return &h
 }
+
+const nilConfigText = "cryptotls: nil config"

@@ -315,7 +315,7 @@ func (t *transport) sendAlert(s *record.Sealer, err error) {
 	if err != nil {
 		return // the user's Record has wiped s
 	}
-	defer time.AfterFunc(alertTimeout, func() { t.conn.Close() }).Stop()
+	defer time.AfterFunc(alertTimeout, func() { t.close() }).Stop()
 	t.conn.Write(wire)
 }
 

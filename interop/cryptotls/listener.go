@@ -82,7 +82,7 @@ func (e *PanicError) Error() string { return fmt.Sprintf("cryptotls: panic in ha
 // It panics if config is nil, and as [record.NewSealer] does for [Options.Sealer].
 func NewListener(inner net.Listener, config *tls.Config, o *Options) *Listener {
 	if config == nil {
-		panic("cryptotls: nil config")
+		panic(nilConfigText)
 	}
 	l := &Listener{
 		inner: inner, config: config, o: *o.checked(),
@@ -153,12 +153,14 @@ func (l *Listener) serve() {
 // delivered or closed.
 func (l *Listener) handshake(conn net.Conn) {
 	defer func() { <-l.slots }()
-	c, err := l.recoverHandshake(conn)
+	t := newTransport(conn, false)
+	var c net.Conn
+	defer t.closeUnless(&c)
+	c, err := l.recoverHandshake(t)
 	if err != nil {
 		if l.o.HandshakeError != nil && l.ctx.Err() == nil {
 			l.o.HandshakeError(conn, err)
 		}
-		conn.Close()
 		return
 	}
 	if !l.deliver(result{conn: c}) {
@@ -166,7 +168,7 @@ func (l *Listener) handshake(conn net.Conn) {
 	}
 }
 
-func (l *Listener) recoverHandshake(conn net.Conn) (c net.Conn, err error) {
+func (l *Listener) recoverHandshake(t *transport) (c net.Conn, err error) {
 	ctx, cancel := context.WithTimeout(l.ctx, l.timeout)
 	defer cancel()
 	if l.o.HandshakeError != nil {
@@ -176,7 +178,7 @@ func (l *Listener) recoverHandshake(conn net.Conn) (c net.Conn, err error) {
 			}
 		}()
 	}
-	return l.o.server(ctx, conn, l.config, l.o.KeepHTTP2)
+	return l.o.server(ctx, t, l.config, l.o.KeepHTTP2)
 }
 
 // deliver waits until an Accept takes r. It reports false if none will.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"syscall"
@@ -477,4 +478,123 @@ func TestSealerConfig(t *testing.T) {
 			t.Errorf("%+v: a handshake was begun", cfg)
 		}
 	}
+}
+
+// "The behavior of Close after the first call is undefined." (the documentation of
+// io.Closer)
+//
+// TestClosedOnce: whatever ends a handshake, the connection is closed, and once.
+func TestClosedOnce(t *testing.T) {
+	const panics = "not today"
+	for _, tt := range []struct {
+		name    string
+		config  func(*tls.Config)
+		options Options
+		silent  bool // the peer
+	}{
+		{name: "time limit", silent: true, options: Options{HandshakeTimeout: 50 * time.Millisecond}},
+		{name: "error", config: func(c *tls.Config) {
+			c.VerifyConnection = func(tls.ConnectionState) error { return errors.New(panics) }
+		}},
+		{name: "panic", config: func(c *tls.Config) { c.VerifyConnection = func(tls.ConnectionState) error { panic(panics) } }},
+		{name: "end of the goroutine", config: func(c *tls.Config) {
+			c.VerifyConnection = func(tls.ConnectionState) error { runtime.Goexit(); return nil }
+		}},
+		{name: "hand-over", options: Options{Record: func(c *record.ConnConfig) { c.Opener.Wipe() }}},
+		{name: "panic in Record", options: Options{Record: func(*record.ConnConfig) { panic(panics) }}},
+	} {
+		config := func(c *tls.Config) *tls.Config {
+			if tt.config != nil {
+				tt.config(c)
+			}
+			return c
+		}
+		peers := func(goPeer side, conn net.Conn) <-chan outcome {
+			return start(func() (net.Conn, error) {
+				if tt.silent {
+					return nil, nil
+				}
+				c, err := goPeer(testContext(t), conn)
+				if err == nil {
+					_, err = c.Read(make([]byte, 1))
+				}
+				return nil, err
+			})
+		}
+		o := tt.options
+		for name, side := range map[string]side{
+			"Client": ourClient(config(clientConfig()), &o),
+			"Server": ourServer(config(serverConfig()), &o),
+		} {
+			c, s := tcpPair(t)
+			mine, theirs, goPeer := c, s, goServer(serverConfig())
+			if name == "Server" {
+				mine, theirs, goPeer = s, c, goClient(clientConfig())
+			}
+			wire := &spy{Conn: mine}
+			peer := peers(goPeer, theirs)
+			ctx, cancel := testContext(t), func() {}
+			if tt.silent {
+				ctx, cancel = context.WithTimeout(ctx, o.HandshakeTimeout)
+			}
+			over := make(chan struct{})
+			go func() {
+				defer close(over)
+				defer func() { recover() }()
+				side(ctx, wire)
+			}()
+			<-over
+			cancel()
+			mine.Close()
+			<-peer
+			if wire.closes != 1 {
+				t.Errorf("%s: %s closes the connection %d times", tt.name, name, wire.closes)
+			}
+		}
+
+		o.HandshakeError = func(net.Conn, error) {}
+		inner := &spies{Listener: listen(t)}
+		ln := NewListener(inner, config(serverConfig()), &o)
+		accept := start(ln.Accept)
+		<-peers(goClient(clientConfig()), dialRaw(t, ln))
+		for end := time.Now().Add(waitLimit); len(ln.slots) != 1 || inner.closes() == 0; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Errorf("%s: a connection stays open, or a slot taken", tt.name)
+				break
+			}
+		}
+		ln.Close()
+		if r := <-accept; !errors.Is(r.err, net.ErrClosed) {
+			t.Errorf("%s: Accept returns %v", tt.name, r.err)
+		}
+		if n := inner.closes(); n != 1 {
+			t.Errorf("%s: a Listener closes the connection %d times", tt.name, n)
+		}
+	}
+}
+
+// spies is a Listener whose last connection is a spy.
+type spies struct {
+	net.Listener
+	last atomic.Pointer[spy]
+}
+
+func (s *spies) Accept() (net.Conn, error) {
+	c, err := s.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	last := &spy{Conn: c}
+	s.last.Store(last)
+	return last, nil
+}
+
+func (s *spies) closes() int {
+	c := s.last.Load()
+	if c == nil {
+		return 0
+	}
+	c.Lock()
+	defer c.Unlock()
+	return c.closes
 }

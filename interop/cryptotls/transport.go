@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -24,6 +25,7 @@ import (
 // byte, no deadline and no Close gets through to the connection any more.
 type transport struct {
 	conn  net.Conn
+	close func() error // closes conn, once, whoever calls it
 	phase atomic.Int32
 	log   keyLog
 
@@ -61,7 +63,11 @@ func (drained) Temporary() bool { return true }
 
 // newTransport returns the transport of a client or a server.
 func newTransport(conn net.Conn, client bool) *transport {
-	t := &transport{conn: conn, buf: make([]byte, readSize)}
+	t := &transport{
+		conn:  conn,
+		close: sync.OnceValue(func() error { return conn.Close() }),
+		buf:   make([]byte, readSize),
+	}
 	ours, theirs := fromServer, fromClient
 	if client {
 		ours, theirs = theirs, ours
@@ -169,12 +175,21 @@ func (t *transport) Write(p []byte) (int, error) {
 }
 
 // Close implements net.Conn. crypto/tls calls it from another goroutine when
-// the context of the handshake ends.
+// the context of the handshake ends, and whoever runs the handshake closes it then
+// too: "The behavior of Close after the first call is undefined." ([io.Closer])
 func (t *transport) Close() error {
 	if t.over() {
 		return errHandedOver
 	}
-	return t.conn.Close()
+	return t.close()
+}
+
+// closeUnless closes the connection if it does not belong to another one in *c.
+// Deferred, it does so after a panic too.
+func (t *transport) closeUnless(c *net.Conn) {
+	if *c == nil {
+		t.close()
+	}
 }
 
 // NetConn returns the connection, for whoever has it from the NetConn of a
