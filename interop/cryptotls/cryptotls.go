@@ -155,7 +155,9 @@ func (o *Options) server(ctx context.Context, t *transport, config *tls.Config, 
 // does not close the connection on an error.
 func (o *Options) handshake(ctx context.Context, t *transport, tc *tls.Conn, config *tls.Config, client bool) (net.Conn, error) {
 	defer t.wipe()
-	if !o.AllowTLS12 && config.MaxVersion != 0 && config.MaxVersion < tls.VersionTLS13 {
+	// A server's crypto/tls says so to the client, if GetConfigForClient has no other
+	// config for it.
+	if client && !o.AllowTLS12 && config.MaxVersion != 0 && config.MaxVersion < tls.VersionTLS13 {
 		return nil, fmt.Errorf("%w: MaxVersion excludes TLS 1.3", ErrVersion)
 	}
 	if err := tc.HandshakeContext(ctx); err != nil {

@@ -415,8 +415,20 @@ func TestVersion(t *testing.T) {
 		c, s := tcpPair(t)
 		_, err := Client(testContext(t), c, old(clientConfig()), nil)
 		wantError(t, err, ErrVersion)
+
+		c, s = tcpPair(t)
+		peer := start(func() (net.Conn, error) { return goClient(clientConfig())(testContext(t), c) })
 		_, err = Server(testContext(t), s, old(serverConfig()), nil)
 		wantError(t, err, ErrVersion)
+		if r := <-peer; r.err == nil || !strings.Contains(r.err.Error(), "protocol version not supported") {
+			t.Errorf("client's error is %v", r.err)
+		}
+	})
+	t.Run("GetConfigForClient can raise it", func(t *testing.T) {
+		config := old(serverConfig())
+		config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return serverConfig(), nil }
+		c, s := connect(t, goClient(clientConfig()), ourServer(config, nil))
+		exchange(t, c, s)
 	})
 	allow := &Options{AllowTLS12: true}
 	t.Run("server allows", func(t *testing.T) {
