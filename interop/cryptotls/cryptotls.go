@@ -45,13 +45,14 @@ type Options struct {
 	MaxHandshakes int
 
 	// HandshakeError is told of each connection whose handshake failed on a
-	// [Listener], before the listener closes it. It runs in the goroutine of
-	// that handshake, so several calls may run at once. A peer that does not
-	// speak TLS at all, which is a [tls.RecordHeaderError] whose Conn is not nil, may
-	// be answered over conn; one without Conn is about a later record, and its alert
-	// was the last that may be sent. An err that wraps a [*PanicError] is a panic in a function of the
-	// config; without HandshakeError such a panic is not recovered, and ends the
-	// program.
+	// [Listener], before the listener closes it; if the time limit has ended the
+	// handshake, it is closed already. It runs in the goroutine of that handshake, so
+	// several calls may run at once. A peer that does not speak TLS at all, which is a
+	// [tls.RecordHeaderError] whose Conn is not nil, may be answered over conn; one
+	// without Conn is about a later record, and its alert was the last that may be
+	// sent. An err that wraps a [*PanicError] is a panic in a function of the config
+	// or of these Options; without HandshakeError such a panic is not recovered, and
+	// ends the program.
 	//
 	// Nobody else is told. net/http's Server logs and answers failed handshakes of
 	// crypto/tls, because it does them; of these it sees nothing.
@@ -161,6 +162,10 @@ func (o *Options) handshake(ctx context.Context, t *transport, tc *tls.Conn, con
 		return nil, fmt.Errorf("%w: MaxVersion excludes TLS 1.3", ErrVersion)
 	}
 	if err := tc.HandshakeContext(ctx); err != nil {
+		if re, ok := err.(tls.RecordHeaderError); ok && re.Conn != nil {
+			re.Conn = t.conn
+			return nil, re
+		}
 		if t.refusedVersion() {
 			err = fmt.Errorf("%w: %w", ErrVersion, err)
 		}

@@ -50,8 +50,9 @@ type result struct {
 	err  error
 }
 
-// PanicError is a panic in a function of the config, such as GetCertificate,
-// that [Options.HandshakeError] is told of.
+// PanicError is a panic in a function of the config, such as GetCertificate, or in
+// Options.Record, that [Options.HandshakeError] is told of. The peer of the former
+// sees the connection end without an alert, as under crypto/tls.
 type PanicError struct {
 	Value any    // what was given to panic
 	Stack []byte // of the goroutine

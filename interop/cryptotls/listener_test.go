@@ -389,7 +389,8 @@ func (onlyWrites) Read([]byte) (int, error) { return 0, errors.New("no reads") }
 // that does not speak TLS.
 func TestWrongRecordIsNoPlaintext(t *testing.T) {
 	failed := make(chan error, 1)
-	ln := NewListener(listen(t), serverConfig(), &Options{HandshakeError: func(_ net.Conn, err error) { failed <- err }})
+	var conn net.Conn
+	ln := NewListener(listen(t), serverConfig(), &Options{HandshakeError: func(c net.Conn, err error) { conn = c; failed <- err }})
 	accept := start(ln.Accept)
 	for _, test := range []struct {
 		name      string
@@ -415,6 +416,9 @@ func TestWrongRecordIsNoPlaintext(t *testing.T) {
 		var re tls.RecordHeaderError
 		if !errors.As(err, &re) || (re.Conn != nil) != test.plaintext {
 			t.Errorf("%s: %v, Conn %v", test.name, err, re.Conn != nil)
+		}
+		if test.plaintext && re.Conn != conn {
+			t.Errorf("%s: Conn is a %T, not the connection", test.name, re.Conn)
 		}
 	}
 	ln.Close()
