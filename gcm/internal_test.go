@@ -1,6 +1,16 @@
 package gcm
 
-import "testing"
+import (
+	"testing"
+	"unsafe"
+)
+
+// TestRecordKeySize: 512 bytes is a size class of the allocator.
+func TestRecordKeySize(t *testing.T) {
+	if n := unsafe.Sizeof(recordObject{}); n > 512 {
+		t.Errorf("a RecordKey takes %d bytes, more than 512", n)
+	}
+}
 
 // TestScratchPool looks in the pool for the buffer of a text that was too long for it.
 func TestScratchPool(t *testing.T) {

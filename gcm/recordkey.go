@@ -22,12 +22,24 @@ import (
 // forge. Protector in package aead owns its number and is what records should
 // use.
 //
-// A RecordKey has one owner: its methods must not be called concurrently, and
-// it must not be copied.
+// A RecordKey has one owner: its methods must not be called concurrently. A copy,
+// which go vet reports, is the same RecordKey, and is wiped with it.
 type RecordKey struct {
 	_     mem.NoCopy
-	ready bool
+	state *recordState
+}
+
+// A recordState is what a RecordKey and its copies have in common.
+type recordState struct {
+	ready bool // it has been made and not wiped
 	key   recordKey
+}
+
+// A recordObject is a RecordKey and its state, which are allocated together: 504 bytes
+// where there are kernels, in the allocator's size class of 512.
+type recordObject struct {
+	RecordKey
+	recordState
 }
 
 // NewRecordKey returns AES-GCM with the given key and IV.
@@ -41,12 +53,13 @@ func NewRecordKey(key, iv []byte) (*RecordKey, error) {
 	if len(iv) != NonceSize {
 		return nil, errIVSize
 	}
-	k := &RecordKey{}
+	k := new(recordObject)
 	if err := k.key.init(key, (*[NonceSize]byte)(iv)); err != nil {
 		return nil, err
 	}
 	k.ready = true
-	return k, nil
+	k.state = &k.recordState
+	return &k.RecordKey, nil
 }
 
 // Seal fills out with the ciphertext of text followed by the byte trailer,
@@ -59,7 +72,7 @@ func NewRecordKey(key, iv []byte) (*RecordKey, error) {
 // [MaxTextSize] bytes of text and trailer, an invalid overlap, and after
 // [RecordKey.Wipe].
 func (k *RecordKey) Seal(out []byte, seq uint64, ad AD, text []byte, trailer byte) {
-	k.check()
+	key := k.check()
 	if len(out)-1-TagSize != len(text) {
 		panic("gcm: output is not the text, a byte and a tag long")
 	}
@@ -67,11 +80,11 @@ func (k *RecordKey) Seal(out []byte, seq uint64, ad AD, text []byte, trailer byt
 	if mem.Inexact(out, text) {
 		panic(overlapText)
 	}
-	if kernel := k.key.kernel(); kernel != nil {
+	if kernel := key.kernel(); kernel != nil {
 		sealTrailer(kernel, out, text, trailer, asm.NonceAt(seq), ad.block())
 		return
 	}
-	k.key.seal(out, seq, ad, text, trailer)
+	key.seal(out, seq, ad, text, trailer)
 }
 
 // SealSplit fills out with the ciphertext of a text and its tag. The text is
@@ -84,17 +97,17 @@ func (k *RecordKey) Seal(out []byte, seq uint64, ad AD, text []byte, trailer byt
 // writes anything, when out is shorter than len(prefix) + [TagSize], and
 // otherwise as Seal does.
 func (k *RecordKey) SealSplit(out []byte, seq uint64, ad AD, prefix []byte) {
-	k.check()
+	key := k.check()
 	checkSplitSize(len(out), len(prefix), TagSize)
 	checkTextSize(uint64(len(out) - TagSize))
 	if mem.Inexact(out, prefix) {
 		panic(overlapText)
 	}
-	if kernel := k.key.kernel(); kernel != nil {
+	if kernel := key.kernel(); kernel != nil {
 		sealSplit(kernel, out, prefix, asm.NonceAt(seq), ad.block())
 		return
 	}
-	k.key.sealSplit(out, seq, ad, prefix)
+	key.sealSplit(out, seq, ad, prefix)
 }
 
 // SealGather fills out with the ciphertext of the concatenation of pieces and
@@ -107,7 +120,7 @@ func (k *RecordKey) SealSplit(out []byte, seq uint64, ad AD, prefix []byte) {
 //
 // SealGather uses number seq and panics as [RecordKey.Seal] does.
 func (k *RecordKey) SealGather(out []byte, seq uint64, ad AD, pieces [][]byte) {
-	k.check()
+	key := k.check()
 	n, ok, inexact := mem.Measure(out, pieces, MaxTextSize)
 	switch {
 	case !ok:
@@ -117,11 +130,11 @@ func (k *RecordKey) SealGather(out []byte, seq uint64, ad AD, pieces [][]byte) {
 	case inexact:
 		panic(overlapText)
 	}
-	if kernel := k.key.kernel(); kernel != nil {
+	if kernel := key.kernel(); kernel != nil {
 		sealPieces(kernel, out, pieces, asm.NonceAt(seq), ad.block())
 		return
 	}
-	k.key.sealPieces(out, seq, ad, pieces)
+	key.sealPieces(out, seq, ad, pieces)
 }
 
 // OpenSplit verifies buf, which is a ciphertext that ends with its tag. The
@@ -140,7 +153,7 @@ func (k *RecordKey) SealGather(out []byte, seq uint64, ad AD, pieces [][]byte) {
 // OpenSplit panics, before it writes anything, when prefix is longer than the
 // plaintext, on an invalid overlap, and after [RecordKey.Wipe].
 func (k *RecordKey) OpenSplit(prefix []byte, seq uint64, ad AD, buf []byte) error {
-	k.check()
+	key := k.check()
 	if !validCiphertextSize(len(buf), TagSize) {
 		return ErrOpen
 	}
@@ -149,7 +162,7 @@ func (k *RecordKey) OpenSplit(prefix []byte, seq uint64, ad AD, buf []byte) erro
 		panic(overlapText)
 	}
 	var ok bool
-	if kernel := k.key.kernel(); kernel != nil {
+	if kernel := key.kernel(); kernel != nil {
 		n, ad := asm.NonceAt(seq), ad.block()
 		if len(prefix)+1 == len(buf)-TagSize {
 			// A record without padding. openSplit has this case too, but is not
@@ -160,7 +173,7 @@ func (k *RecordKey) OpenSplit(prefix []byte, seq uint64, ad AD, buf []byte) erro
 			ok = openSplit(kernel, prefix, buf, n, ad)
 		}
 	} else {
-		ok = k.key.open(prefix, seq, ad, buf)
+		ok = key.open(prefix, seq, ad, buf)
 	}
 	if !ok {
 		clear(prefix)
@@ -176,23 +189,33 @@ func (k *RecordKey) OpenSplit(prefix []byte, seq uint64, ad AD, buf []byte) erro
 // crypto/cipher has no way to erase one. Copies that the processor or the
 // runtime made, in registers or on stacks, are not reached on any backend.
 func (k *RecordKey) Wipe() {
-	k.ready = false
-	k.key.wipe()
+	if s := k.state; s != nil {
+		s.ready = false
+		s.key.wipe()
+	}
 }
 
 // Backend returns the name of the backend that this key uses: "avx512",
 // "vaes", "aesni" or "portable". It is fixed when the key is set up.
-func (k *RecordKey) Backend() string { return k.key.backend() }
+func (k *RecordKey) Backend() string {
+	if k.state == nil {
+		return portable
+	}
+	return k.state.key.backend()
+}
 
 // Format prints the name of the backend, whatever the verb, and no key.
 func (k *RecordKey) Format(s fmt.State, verb rune) {
 	fmt.Fprintf(s, "gcm.RecordKey(%s)", k.Backend())
 }
 
-func (k *RecordKey) check() {
-	if !k.ready {
+// check returns the key, which the call is to use.
+func (k *RecordKey) check() *recordKey {
+	s := k.state
+	if s == nil || !s.ready {
 		panic("gcm: RecordKey was wiped or not made by NewRecordKey")
 	}
+	return &s.key
 }
 
 // AD is additional data of 0 to 8 bytes, as [ADOf] makes it of an integer. The zero
