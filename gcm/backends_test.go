@@ -184,7 +184,7 @@ func (s *keySet) record(m *message, seq uint64, textSize, aadSize int) {
 	binary.BigEndian.PutUint64(low, binary.BigEndian.Uint64(low)^seq)
 	m.isRecord = aadSize <= 8
 	if m.isRecord {
-		ad := uint64(0x9e3779b97f4a7c15) // its higher bytes do not count
+		var ad uint64
 		for _, b := range m.aad {
 			ad = ad<<8 | uint64(b)
 		}

@@ -231,11 +231,15 @@ type AD struct {
 
 // ADOf returns as additional data the size low-order bytes of value, most
 // significant first; the header of a TLS 1.3 record of n bytes is
-// ADOf(0x1703030000+n, 5). Higher bytes of value are ignored. It panics unless size
-// is 0 to 8.
+// ADOf(0x1703030000+n, 5). It panics unless size is 0 to 8 and value fits size bytes:
+// of a value that does not, the highest bytes, a header's content type first, would not
+// be authenticated.
 func ADOf(value uint64, size int) AD {
 	if uint(size) > maxADSize {
 		panic("gcm: additional data must have 0 to 8 bytes")
+	}
+	if value>>(8*uint(size)) != 0 {
+		panic("gcm: additional data is longer than its size")
 	}
 	ad := asm.ADOf(value, size)
 	return AD{ad.Hi, ad.Bits}

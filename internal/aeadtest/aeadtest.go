@@ -50,7 +50,8 @@ type Config struct {
 }
 
 // RecordConfig says what to test. The oracle has 12-byte nonces. ADOf makes
-// additional data of an integer and its size, and panics if the size is not 0 to 8.
+// additional data of an integer and its size, and panics if the size is not 0 to 8 or
+// the integer has bits beyond it.
 type RecordConfig[AD any] struct {
 	Key     RecordKey[AD]
 	ADOf    func(value uint64, size int) AD
@@ -256,7 +257,7 @@ func newRecordSuite[AD any](c RecordConfig[AD]) *suite {
 	ivTail := binary.BigEndian.Uint64(c.IV[4:])
 	seq := func(nonce []byte) uint64 { return binary.BigEndian.Uint64(nonce[4:]) ^ ivTail }
 	adOf := func(ad []byte) AD {
-		n := uint64(0xa5a5a5a5a5a5a5a5) // the bits above the additional data do not count
+		var n uint64
 		for _, b := range ad {
 			n = n<<8 | uint64(b)
 		}
@@ -1205,6 +1206,13 @@ func testRecordArguments[AD any](t *testing.T, c RecordConfig[AD]) {
 	for _, adSize := range []int{-1 << 31, -1, 9, 16, 1<<31 - 1} {
 		refuse("additional data", func() { c.ADOf(0, adSize) })
 	}
+	for adSize := range 8 {
+		for bit := 8 * adSize; bit < 64; bit++ {
+			refuse("additional data", func() { c.ADOf(1<<bit, adSize) })
+		}
+		c.ADOf(1<<(8*adSize)-1, adSize)
+	}
+	c.ADOf(1<<64-1, 8)
 	for n := range len(buf) {
 		if n != len(text)-1 {
 			refuse("text of the wrong size", func() { k.Seal(buf, 0, none, make([]byte, n), 0) })

@@ -122,13 +122,16 @@ func seals(keySize int) string {
 		a.Seal(out[:0], nonce, out[:n], aad)
 		a.SealSplit(out, nonce, text[:n-n/4], aad)
 		if n > 0 {
-			k.Seal(out, uint64(n), gcm.ADOf(23, n%9), text[:n-1], text[n-1])
-			k.SealSplit(out, uint64(n), gcm.ADOf(23, n%9), text[:n-1])
-			k.SealGather(out, uint64(n), gcm.ADOf(23, n%9), [][]byte{text[:n/2], text[n/2:]})
+			k.Seal(out, uint64(n), recordAD(n), text[:n-1], text[n-1])
+			k.SealSplit(out, uint64(n), recordAD(n), text[:n-1])
+			k.SealGather(out, uint64(n), recordAD(n), [][]byte{text[:n/2], text[n/2:]})
 		}
 	})
 	return a.Backend()
 }
+
+// recordAD returns additional data of 0 to 8 bytes.
+func recordAD(n int) gcm.AD { return gcm.ADOf(23&(1<<(n%9*8)-1), n%9) }
 
 // opens makes every open call.
 func opens(keySize int) {
@@ -146,9 +149,9 @@ func opens(keySize int) {
 		must(a.Open(sealed[:0], nonce, sealed, aad))
 		if n > 0 {
 			record := make([]byte, n+gcm.TagSize)
-			k.Seal(record, uint64(n), gcm.ADOf(23, n%9), text[:n-1], text[n-1])
+			k.Seal(record, uint64(n), recordAD(n), text[:n-1], text[n-1])
 			public(record)
-			must(nil, k.OpenSplit(out[:n-1], uint64(n), gcm.ADOf(23, n%9), record))
+			must(nil, k.OpenSplit(out[:n-1], uint64(n), recordAD(n), record))
 		}
 	})
 }
