@@ -228,7 +228,11 @@ func (o *Options) clientConfig(config *tls.Config, t *transport) *tls.Config {
 	if config == nil {
 		config = new(tls.Config)
 	}
-	return o.connConfig(config, t)
+	c := o.connConfig(config, t)
+	if cache := config.ClientSessionCache; cache != nil {
+		c.ClientSessionCache = countingCache{cache, &t.stored}
+	}
+	return c
 }
 
 // serverConfig returns the config of one connection.

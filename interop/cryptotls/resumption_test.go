@@ -337,6 +337,35 @@ func TestTicketsThatFollow(t *testing.T) {
 			stored: tickets(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
 			given:  tickets(16, 17, 18, 19),
 		},
+		{
+			name: "more than crypto/tls accepts, in one record",
+			send: func(c *conns) {
+				var all []byte
+				for i := range 20 {
+					all = append(all, newSessionTicket(1000, byte(i), []byte{byte(i)})...)
+				}
+				c.s.WriteHandshake(all)
+			},
+			stored: [][]byte{{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}, {8}, {9}, {10}, {11}, {12}, {13}, {14}, {15}},
+			given:  [][]byte{{16}, {17}, {18}, {19}},
+		},
+		{
+			// "Servers MUST NOT use any value greater than 604800 seconds (7 days)."
+			name: "a lifetime that crypto/tls refuses, behind others in their record",
+			send: func(c *conns) {
+				refused := newSessionTicket(604801, 3, []byte{3})
+				c.s.WriteHandshake(slices.Concat(ticket(1), newSessionTicket(0, 9, []byte{9}), ticket(2), refused, ticket(4)))
+			},
+			stored: tickets(1, 2),
+			given:  slices.Concat([][]byte{{9}}, [][]byte{{3}}, tickets(4)),
+		},
+		{
+			name: "a lifetime of zero",
+			send: func(c *conns) {
+				c.s.WriteHandshake(slices.Concat(ticket(1), newSessionTicket(0, 9, []byte{9}), ticket(2)))
+			},
+			stored: tickets(1, 2),
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cc := &conns{t: t, cache: &puts{ClientSessionCache: tls.NewLRUClientSessionCache(1)}}

@@ -2,6 +2,7 @@ package cryptotls
 
 import (
 	"crypto/tls"
+	"encoding/binary"
 	"errors"
 	"net"
 
@@ -22,7 +23,7 @@ func (h *ticketHandler) handle(_ *record.Conn, msg []byte) error {
 	if err := checkTicket(msg); err != nil {
 		return err
 	}
-	if h.cache != nil && h.cache.store() {
+	if h.cache != nil && h.cache.store(msg) {
 		return nil
 	}
 	if h.callback != nil {
@@ -130,15 +131,31 @@ func (c *ticketCache) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// store feeds crypto/tls the records up to the one that was opened last. It
-// reports whether crypto/tls took them.
-func (c *ticketCache) store() bool {
-	if c.tls == nil {
+// store feeds crypto/tls the records up to the one that was opened last, which ends
+// msg. It reports whether crypto/tls took msg. What else stands in that record is
+// fed too, and crypto/tls may take a part of it.
+func (c *ticketCache) store(msg []byte) bool {
+	c.feed()
+	if binary.BigEndian.Uint32(msg[messageHeaderSize:]) == 0 {
+		// "The value of zero indicates that the ticket should be discarded
+		// immediately." (RFC 9846, Section 4.7.1). crypto/tls takes it so.
+		return c.tls != nil
+	}
+	if c.t.stored == 0 {
 		return false
+	}
+	c.t.stored--
+	return true
+}
+
+// feed feeds crypto/tls the records that have been opened.
+func (c *ticketCache) feed() {
+	if c.tls == nil {
+		return
 	}
 	if c.opener.Generation() > 0 {
 		c.stop()
-		return false
+		return
 	}
 	size := 0
 	for n := c.opener.Seq() - c.fed; n > 0; n-- {
@@ -154,12 +171,25 @@ func (c *ticketCache) store() bool {
 		_, err := c.tls.Read(data[:])
 		clear(data[:])
 		if errors.Is(err, drained{}) && len(c.t.feed) == 0 {
-			return true
+			return
 		}
 		if err != nil {
 			c.stop()
-			return false
+			return
 		}
+	}
+}
+
+// countingCache counts the sessions that are stored.
+type countingCache struct {
+	tls.ClientSessionCache
+	stored *int
+}
+
+func (c countingCache) Put(key string, session *tls.ClientSessionState) {
+	c.ClientSessionCache.Put(key, session)
+	if session != nil {
+		*c.stored++
 	}
 }
 

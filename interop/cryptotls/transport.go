@@ -36,6 +36,7 @@ type transport struct {
 	sent, received *stream     // while the handshake runs
 	suite          *aead.Suite // once the ServerHello has passed
 	feed           []byte      // phaseTickets: what is there to read
+	stored         int         // sessions that crypto/tls has stored, less those that are accounted for
 }
 
 // The phases of a transport.
