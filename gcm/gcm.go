@@ -103,7 +103,14 @@ var _ cipher.AEAD = (*AEAD)(nil)
 type AEAD struct {
 	nonceSize int
 	tagSize   int
-	key       key
+	key       *key // not a struct: fmt would print it, with all that holds an AEAD
+}
+
+// An aeadObject is an AEAD and its key, which are allocated together: 512 bytes where
+// there are kernels, a size class of the allocator.
+type aeadObject struct {
+	AEAD
+	memory key
 }
 
 // New returns AES-GCM with nonces of [NonceSize] and tags of [TagSize].
@@ -142,11 +149,12 @@ func newAEAD(key []byte, nonceSize, tagSize int) (*AEAD, error) {
 	if tagSize < minTagSize || tagSize > TagSize {
 		return nil, errTagSize
 	}
-	a := &AEAD{nonceSize: nonceSize, tagSize: tagSize}
+	a := &aeadObject{AEAD: AEAD{nonceSize: nonceSize, tagSize: tagSize}}
+	a.key = &a.memory
 	if err := a.key.init(key, nonceSize, tagSize); err != nil {
 		return nil, err
 	}
-	return a, nil
+	return &a.AEAD, nil
 }
 
 // checkKey makes every backend accept the same keys in the same modes.
@@ -172,10 +180,19 @@ func (a *AEAD) Overhead() int { return a.tagSize }
 
 // Backend returns the name of the backend that this key uses: "avx512",
 // "vaes", "aesni" or "portable". It is fixed when the key is set up.
-func (a *AEAD) Backend() string { return a.key.backend() }
+func (a *AEAD) Backend() string {
+	if a.key == nil {
+		return portable
+	}
+	return a.key.backend()
+}
 
 // Format prints the name of the backend, whatever the verb, and no key.
-func (a *AEAD) Format(s fmt.State, verb rune) {
+//
+// fmt does not call it for an unexported field of what it prints. Then it prints the
+// address of the key, but the key itself if the field is an AEAD and no *AEAD, and the
+// verb does not fit, as %s.
+func (a AEAD) Format(s fmt.State, verb rune) {
 	fmt.Fprintf(s, "gcm.AEAD(%s)", a.Backend())
 }
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -271,23 +272,62 @@ func TestCopiesAreWiped(t *testing.T) {
 	}
 }
 
-// TestPrintsNoKey prints keys in every way that shows unexported fields.
+// TestPrintsNoKey prints keys with verbs that fit and verbs that do not: by themselves,
+// where Format is called, and in what holds pointers to them, where it may not be and fmt
+// shows unexported fields. It does not cover what Format's comments exclude.
 func TestPrintsNoKey(t *testing.T) {
-	key, iv := filler("key", 16), filler("iv", 12)
-	a, err := gcm.New(key)
-	if err != nil {
-		t.Fatal(err)
+	// The first round key, which is the key for AES-128 and an IV of zeros.
+	key := []byte("\x81\x82\x83\x84\x85\x86\x87\x88\x89\x8a\x8b\x8c\x8d\x8e\x8f\x90")
+	verbs := []string{"%v", "%+v", "%#v", "%s", "%x", "%d", "%q", "%t", "%f", "%p", "%w"}
+	var secrets []string
+	for _, verb := range verbs {
+		begin := strings.TrimRight(fmt.Sprintf(verb, [4]byte(key)), "]}\")")
+		secrets = append(secrets, begin[strings.LastIndexAny(begin, "[{(\"")+1:])
 	}
-	k, err := gcm.NewRecordKey(key, iv)
-	if err != nil {
-		t.Fatal(err)
+	holdsKey := func(text string) bool {
+		return slices.ContainsFunc(secrets, func(s string) bool { return strings.Contains(text, s) })
 	}
-	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x", "%d", "%q"} {
-		if got, want := fmt.Sprintf(verb, a), "gcm.AEAD("+a.Backend()+")"; got != want {
-			t.Errorf("%s of an AEAD: %s", verb, got)
+	for _, backend := range backendNames() {
+		restore := forceBackend(t, backend)
+		a, err := gcm.New(key)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if got, want := fmt.Sprintf(verb, k), "gcm.RecordKey("+k.Backend()+")"; got != want {
-			t.Errorf("%s of a RecordKey: %s", verb, got)
+		k, err := gcm.NewRecordKey(key, make([]byte, 12))
+		if err != nil {
+			t.Fatal(err)
+		}
+		restore()
+		for _, verb := range verbs {
+			if text := fmt.Sprintf(verb, struct{ b, c any }{[16]byte(key), &key}); !holdsKey(text) {
+				t.Fatalf("%s: the key is not found in %s", verb, text)
+			}
+			for _, v := range []any{a, *a, k} {
+				name := "gcm.AEAD("
+				if v == any(k) {
+					name = "gcm.RecordKey("
+				}
+				// What prints for a verb that is none is up to fmt.
+				if got, want := fmt.Sprintf(verb, v), name+backend+")"; got != want && verb != "%p" && verb != "%w" {
+					t.Errorf("%s of a %T: %s", verb, v, got)
+				}
+			}
+			type inner struct {
+				A *gcm.AEAD
+				K *gcm.RecordKey
+				a *gcm.AEAD
+				k *gcm.RecordKey
+			}
+			in := inner{a, k, a, k}
+			for _, v := range []any{a, *a, k, in, &in, []inner{in}, map[string]*gcm.AEAD{"": a}, struct{ in inner }{in},
+				struct{ *gcm.AEAD }{a}, struct{ a cipher.AEAD }{a}} {
+				if text := fmt.Sprintf(verb, v); holdsKey(text) {
+					t.Errorf("%s of a %T shows the key: %s", verb, v, text)
+				}
+			}
+			if text := fmt.Sprintf(verb, reflect.ValueOf(k).Elem().Interface()); holdsKey(text) && strings.Contains("%v%+v%#v%x%d", verb) {
+				t.Errorf("%s of a copied RecordKey shows the key: %s", verb, text)
+			}
 		}
 	}
 }

@@ -5,8 +5,11 @@ import (
 	"unsafe"
 )
 
-// TestRecordKeySize: 512 bytes is a size class of the allocator.
-func TestRecordKeySize(t *testing.T) {
+// TestKeySizes: 512 bytes is a size class of the allocator.
+func TestKeySizes(t *testing.T) {
+	if n := unsafe.Sizeof(aeadObject{}); n > 512 {
+		t.Errorf("an AEAD takes %d bytes, more than 512", n)
+	}
 	if n := unsafe.Sizeof(recordObject{}); n > 512 {
 		t.Errorf("a RecordKey takes %d bytes, more than 512", n)
 	}

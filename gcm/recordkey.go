@@ -205,6 +205,9 @@ func (k *RecordKey) Backend() string {
 }
 
 // Format prints the name of the backend, whatever the verb, and no key.
+//
+// fmt calls it for a *RecordKey. Of a copy, which go vet reports, it prints an address,
+// but the key itself if the verb does not fit, as %s.
 func (k *RecordKey) Format(s fmt.State, verb rune) {
 	fmt.Fprintf(s, "gcm.RecordKey(%s)", k.Backend())
 }
