@@ -21,6 +21,9 @@ var ErrSequenceExhausted = errors.New("aead: sequence number exhausted")
 // Protector share a nonce. Two Protectors with the same keys do not know of
 // each other.
 //
+// A Protector does not know the suite's [Suite.RecordLimit] and seals until its
+// numbers end. Who makes the records keeps to it, as record.Sealer does.
+//
 // All methods take the record header as an integer: its five bytes are the low
 // 40 bits, the content type the highest of them. It is the additional data.
 //

@@ -723,12 +723,34 @@ func TestWipe(t *testing.T) {
 	}
 }
 
+// TestProtectorPrintsNoKey prints pointers, which have a method for it, and with verbs
+// that fit and verbs that do not what holds them, and copies.
 func TestProtectorPrintsNoKey(t *testing.T) {
 	for _, s := range allSuites(t) {
-		p := newProtector(t, s, 0)
-		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x", "%d", "%q"} {
+		key := make([]byte, s.KeySize())
+		for i := range key {
+			key[i] = byte(129 + i)
+		}
+		// With an IV of zeros the first round key is the key's beginning.
+		p, err := aead.NewProtector(s, aead.TrafficKeys{Key: key, IV: make([]byte, aead.IVSize)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		type holder struct {
+			P *aead.Protector
+			p *aead.Protector
+		}
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x", "%d", "%q", "%t"} {
 			if got, want := fmt.Sprintf(verb, p), "aead.Protector("+s.Name()+")"; got != want {
 				t.Errorf("%s: got %s, want %s", verb, got, want)
+			}
+			for _, v := range []any{holder{p, p}, &holder{p, p}, reflect.ValueOf(p).Elem().Interface()} {
+				text := fmt.Sprintf(verb, v)
+				for _, secret := range []string{"129 130 131", "0x81, 0x82, 0x83", "818283", "\x81\x82\x83", `\x81\x82\x83`} {
+					if strings.Contains(text, secret) {
+						t.Errorf("%s of a %T: %s", verb, v, text)
+					}
+				}
 			}
 		}
 	}

@@ -3,8 +3,10 @@
 //
 // The AEAD is that of [github.com/pion/dtls/v3/pkg/crypto/ccm], behind
 // [aead.Gather], which adds the checks that it lacks. It allocates for every
-// record and its two passes run far below the speed of the GCM suites. CCM is
-// for peers that have nothing else.
+// record and its two passes run far below the speed of the GCM suites. To verify a
+// record it decrypts it to new memory, which it does not erase: what a record says is
+// left to the garbage collector, whether it is verified or not. CCM is for peers that
+// have nothing else.
 package ccm
 
 import (
