@@ -696,6 +696,17 @@ func TestIdleRecords(t *testing.T) {
 	if n != 33 || err != ErrTooManyIdleRecords {
 		t.Errorf("mixed: record %d: %v", n, err)
 	}
+	reset()
+	for n, err = 0, nil; err == nil; n++ {
+		kind := n % 4
+		if n%8 == 7 { // four times
+			kind = 4
+		}
+		err = kinds[kind].open()
+	}
+	if n != 33 || err != ErrTooManyIdleRecords {
+		t.Errorf("mixed with user_canceled: record %d: %v", n, err)
+	}
 	// A long handshake is not idle: fragments of 64 bytes.
 	o = newTestOpener(t, suite, EpochHandshake, OpenerConfig{})
 	f = newForger(t, suite)

@@ -4,7 +4,10 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"testing"
+
+	"example.com/splitseal/aead"
 )
 
 // TestDataBeforeHooks has a record arrive together with the data before it: the data
@@ -177,5 +180,26 @@ func TestAnsweredKeyUpdates(t *testing.T) {
 	}
 	if err := update(); err != ErrTooManyIdleRecords {
 		t.Errorf("%v, want %v", err, ErrTooManyIdleRecords)
+	}
+}
+
+// TestTimeoutBesideData has the transport return data and a timeout together. That
+// timeout is over when the data has been read.
+func TestTimeoutBesideData(t *testing.T) {
+	f := newPeer(t)
+	wire := [][]byte{f.record(23, []byte("first"), 0), f.record(23, []byte("second"), 0)}
+	transport := readerFunc(func(p []byte) (int, error) {
+		n := copy(p, wire[0])
+		if wire[0] = wire[0][n:]; len(wire[0]) == 0 {
+			wire = wire[1:]
+		}
+		return n, os.ErrDeadlineExceeded
+	})
+	r := NewReader(transport, appOpener(t, aead.AES128GCM(), "server"), ReaderConfig{})
+	p := make([]byte, 100)
+	for _, want := range []string{"first", "second"} {
+		if n, err := r.Read(p); string(p[:n]) != want || err != nil {
+			t.Errorf("%q, %v, want %q", p[:n], err, want)
+		}
 	}
 }

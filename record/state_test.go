@@ -3,6 +3,7 @@ package record
 import (
 	"bytes"
 	"crypto/cipher"
+	"encoding/binary"
 	"encoding/gob"
 	"encoding/hex"
 	"encoding/json"
@@ -561,6 +562,38 @@ func TestDecodeState(t *testing.T) {
 	}
 }
 
+// TestDecodeStateBounds sets each number of a Sealer's state to the least and the most
+// that a Sealer can have, and to one beyond.
+func TestDecodeStateBounds(t *testing.T) {
+	st, err := newTestSealer(t, aead.AES128GCM(), EpochApplication, SealerConfig{}).Export()
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := st.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, field := range []struct {
+		name   string
+		at     int // eight bytes, behind version, flags, suite
+		value  uint64
+		decode bool
+	}{
+		{"generation", 12, maxKeyUpdates, true},
+		{"generation", 12, maxKeyUpdates + 1, false},
+		{"soft limit", 20, 1, true},
+		{"soft limit", 20, 0, false},
+		{"hard limit", 28, 2, true},
+		{"hard limit", 28, 1, false},
+	} {
+		b := bytes.Clone(data)
+		binary.BigEndian.PutUint64(b[field.at:], field.value)
+		if _, err := DecodeState(b, nil); (err == nil) != field.decode {
+			t.Errorf("%s %d: %v", field.name, field.value, err)
+		}
+	}
+}
+
 // TestCopiesAreFound copies each object that must not be copied, and go vet has to
 // say so.
 func TestCopiesAreFound(t *testing.T) {
@@ -572,7 +605,7 @@ func TestCopiesAreFound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	types := []string{"Sealer", "Opener", "State", "HandshakeReader"}
+	types := []string{"Sealer", "Opener", "State", "HandshakeReader", "Writer", "Reader", "Conn"}
 	var source strings.Builder
 	source.WriteString("package copies\n\nimport \"example.com/splitseal/record\"\n")
 	for _, name := range types {

@@ -636,7 +636,24 @@ func TestBuffersHoldNoContent(t *testing.T) {
 	r.WriteTo(io.Discard)
 	look("WriteTo")
 
-	// A Conn is closed with content in its buffer.
+	// A gathered write is refused when its short pieces are in the record already.
+	refused, _ := newTestWriter(t, &s, SealerConfig{}, WriterConfig{})
+	refused.sealer.Wipe()
+	if _, err := refused.WriteBuffers(slices.Repeat([][]byte{marker[:100]}, 5)); err != ErrClosed {
+		t.Fatal(err)
+	}
+	look("WriteBuffers that is refused")
+
+	// Tickets are secret as well.
+	f := newPeer(t)
+	s.in.Write(f.record(22, append([]byte{typeNewSessionTicket, 0, 0x0b, 0xb8}, marker[:3000]...), 0))
+	s.in.Write(f.record(23, []byte("x"), 0))
+	if _, err := newConn(t, &s, ConnConfig{}).Read(make([]byte, 10)); err != nil {
+		t.Fatal(err)
+	}
+	look("a ticket")
+
+	// A Conn is closed with content in its buffer, and with a ticket.
 	c := newConn(t, &stub{}, ConnConfig{Role: RoleServer})
 	c.transport.(*stub).in.Write(wire)
 	if _, err := c.Read(make([]byte, 10)); err != nil {
@@ -644,6 +661,16 @@ func TestBuffersHoldNoContent(t *testing.T) {
 	}
 	c.Close()
 	look("Close")
+
+	f = newPeer(t)
+	held := newConn(t, &stub{}, ConnConfig{})
+	held.transport.(*stub).in.Write(f.record(23, []byte("x"), 0))
+	held.transport.(*stub).in.Write(f.record(22, append([]byte{typeNewSessionTicket, 0, 0x0b, 0xb8}, marker[:3000]...), 0))
+	if _, err := held.Read(make([]byte, 10)); err != nil || held.in.held == nil {
+		t.Fatal(err)
+	}
+	held.Close()
+	look("Close before a ticket is handled")
 }
 
 // TestDynamicSizes shows a burst: short records, then the largest, and short ones
