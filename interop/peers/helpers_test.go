@@ -467,8 +467,11 @@ type far struct {
 	text bool      // lines of text only
 }
 
-// sizes are the sizes of messages in bytes.
-var sizes = []int{0, 1, 2, 17, 1350, 16383, 16384, 16385, 50_000, 1 << 20}
+// sizes are the sizes of messages in bytes, bodies those of HTTP bodies.
+var (
+	sizes  = []int{1, 2, 17, 1350, 16383, 16384, 16385, 50_000, 1 << 20}
+	bodies = append([]int{0}, sizes...)
+)
 
 // textLetters are letters that no peer's program takes for a command.
 const textLetters = "abcdefghijlmnopstuvwxyz012345678"

@@ -59,7 +59,7 @@ func TestHTTP2(t *testing.T) {
 	ask := func(t *testing.T, transport http.RoundTripper) {
 		client := &http.Client{Transport: transport, Timeout: waitLimit}
 		defer client.CloseIdleConnections()
-		for _, size := range sizes {
+		for _, size := range bodies {
 			want := message(size, false)
 			resp, err := client.Post(url, "application/octet-stream", bytes.NewReader(want))
 			if err != nil {

@@ -100,9 +100,9 @@ func TestCurl(t *testing.T) {
 					}
 				}
 			}
-			side, _, check := connect(nil, sizes)
+			side, _, check := connect(nil, bodies)
 			in := bufio.NewReader(side)
-			for range sizes {
+			for range bodies {
 				httpEcho(t, side, in, false, nil)
 			}
 			peerClosed(t, side) // curl first
@@ -257,7 +257,7 @@ func TestNginx(t *testing.T) {
 				return side, bufio.NewReader(side)
 			}
 			side, in := connect(randomPadding)
-			for _, size := range sizes {
+			for _, size := range bodies {
 				body := message(size, false)
 				sent := make(chan error, 1)
 				go func() { sent <- post(side, "/", body, nil) }()
@@ -300,7 +300,7 @@ func TestNginx(t *testing.T) {
 		t.Run(asServer+"/"+short(suite), func(t *testing.T) {
 			r := newRow(t, "nginx", version, asServer, short(suite))
 			ln := upstream[suite.Name()]
-			for i, size := range append(slices.Clone(sizes), 50_000) {
+			for i, size := range append(slices.Clone(bodies), 50_000) {
 				client, err := net.Dial("tcp", "127.0.0.1:"+suitePorts[suite.Name()].plain)
 				if err != nil {
 					t.Fatal(err)
@@ -313,7 +313,7 @@ func TestNginx(t *testing.T) {
 				wantSuite(t, side, suite)
 				in := bufio.NewReader(side)
 				var between func()
-				if i == len(sizes) {
+				if i == len(bodies) {
 					between = func() { fatalf(t, side.KeyUpdate(true), "KeyUpdate") }
 				}
 				httpEcho(t, side, in, true, between)

@@ -27,7 +27,7 @@ var tlsfuzzer string
 type feature int
 
 const (
-	exchange     feature = iota // messages of 0 B to 1 MiB each way, in random writes
+	exchange     feature = iota // messages of 1 B to 1 MiB each way, in random writes
 	ourPadding                  // records padded by us
 	theirPadding                // records padded by the peer
 	ourUpdate                   // KeyUpdate from us, answered
@@ -158,7 +158,7 @@ records must come out identical. Versions are those of the last update.
 
 What the columns say:
 
-- **messages**: 0 B to 1 MiB each way, in writes of random sizes;
+- **messages**: 1 B to 1 MiB each way, in writes of random sizes, as HTTP bodies of no bytes too;
 - **our padding**, **its padding**: each side pads its records;
 - **our KeyUpdate**, **its KeyUpdate**: each side updates its keys, and the other one follows if asked;
 - **small fragments**: the peer keeps its records small;
