@@ -3,6 +3,7 @@ package peers
 import (
 	"bufio"
 	"bytes"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -22,26 +23,31 @@ var gnutlsCiphers = map[string]string{
 // gnutlsConnect starts gnutls-cli or gnutls-serv and connects with it.
 func gnutlsConnect(t *testing.T, role string, suite *aead.Suite, padding func(int) int, args ...string) (*ourSide, *process) {
 	t.Helper()
+	next, p := gnutlsStart(t, role, suite, nil, padding, args...)
+	side := next()
+	wantSuite(t, side, suite)
+	return side, p
+}
+
+// gnutlsStart starts gnutls-cli or gnutls-serv, and returns what makes the next
+// connection with it.
+func gnutlsStart(t *testing.T, role string, suite *aead.Suite, config *tls.Config, padding func(int) int, args ...string) (func() *ourSide, *process) {
+	t.Helper()
 	f := creds(t)
 	args = append(args, "--priority", "NONE:+VERS-TLS1.3:+AEAD:+GROUP-ALL:+SIGN-ALL:+"+gnutlsCiphers[short(suite)])
-	var side *ourSide
-	var p *process
 	if role == asServer {
 		ln := listen(t)
 		args = append(args, "--x509cafile", f.ca, "--port", ln.port(), "--logfile", "/dev/stderr", "localhost")
-		p = run(t, nil, tool(t, "gnutls", "gnutls-cli"), args...)
-		side = ln.serve(nil, padding)
-	} else {
-		port := freePort(t)
-		args = append(args, "--x509certfile", f.cert, "--x509keyfile", f.key, "--port", port, "--disable-client-cert", "--quiet")
-		if !slices.Contains(args, "--http") {
-			args = append(args, "--echo", "--crlf")
-		}
-		p = run(t, nil, tool(t, "gnutls", "gnutls-serv"), args...)
-		side = dial(t, p, port, nil, padding)
+		p := run(t, nil, tool(t, "gnutls", "gnutls-cli"), args...)
+		return func() *ourSide { return ln.serve(config, padding) }, p
 	}
-	wantSuite(t, side, suite)
-	return side, p
+	port := freePort(t)
+	args = append(args, "--x509certfile", f.cert, "--x509keyfile", f.key, "--port", port, "--disable-client-cert", "--quiet")
+	if !slices.Contains(args, "--http") {
+		args = append(args, "--echo", "--crlf")
+	}
+	p := run(t, nil, tool(t, "gnutls", "gnutls-serv"), args...)
+	return func() *ourSide { return dial(t, p, port, config, padding) }, p
 }
 
 // TestGnuTLS talks to gnutls-cli and gnutls-serv.
@@ -84,7 +90,7 @@ func TestGnuTLS(t *testing.T) {
 				truncated(t, side)
 
 				// crypto/tls does not answer the record_size_limit that this makes
-				// GnuTLS send, so it only limits what the peer sends by itself, and
+				// GnuTLS send. gnutls-serv then sends records of any size, and
 				// gnutls-cli loses what does not fit one record.
 				side, p = gnutlsConnect(t, role, suite, nil, "--recordsize", "600")
 				if f := reach(p); role == asServer {
@@ -114,13 +120,35 @@ func TestGnuTLS(t *testing.T) {
 					side.Close()
 					r.did(closeNotify)
 				}
+
+				var resumed *process
+				resume(t, r, suite, func(config *tls.Config) (next func() *ourSide) {
+					var args []string
+					if role == asServer {
+						args = []string{"--resume", "--waitresumption"}
+					}
+					next, resumed = gnutlsStart(t, role, suite, config, randomPadding, args...)
+					return next
+				}, func(i int, side *ourSide) {
+					switch {
+					case role == asClient:
+						talk(t, side, reach(resumed), 1350)
+						closeFirst(t, side)
+					case i == 0:
+						peerClosed(t, side) // as soon as it has a ticket
+					default:
+						talk(t, side, reach(resumed), 1350)
+						resumed.stdin.Close()
+						peerClosed(t, side)
+					}
+				})
 			})
 		}
 	}
 }
 
-// TestLibgnutls has GnuTLS pad its records and keep them small, for which its
-// programs have no options.
+// TestLibgnutls has GnuTLS do what its programs have no options for: pad its
+// records, keep them small, and update its keys as a server.
 func TestLibgnutls(t *testing.T) {
 	tool(t, "gnutls", "gnutls-cli")
 	python := python(t)
@@ -131,25 +159,26 @@ func TestLibgnutls(t *testing.T) {
 			t.Run(role+"/"+short(suite), func(t *testing.T) {
 				t.Parallel()
 				r := newRow(t, "libgnutls", version, role, short(suite))
-				connect := func(maxSize string) *ourSide {
-					args := func(peer, port string) []string {
-						return []string{script(t, "gnutls_peer.py"), peer, port, f.ca, f.cert, f.key,
-							"NONE:+VERS-TLS1.3:+AEAD:+GROUP-ALL:+SIGN-ALL:+" + gnutlsCiphers[short(suite)], "300", maxSize}
-					}
+				args := func(peer, port, maxSize, mode string) []string {
+					return []string{script(t, "gnutls_peer.py"), peer, port, f.ca, f.cert, f.key,
+						"NONE:+VERS-TLS1.3:+AEAD:+GROUP-ALL:+SIGN-ALL:+" + gnutlsCiphers[short(suite)], "300", maxSize, mode}
+				}
+				connect := func(maxSize, mode string) (*ourSide, *process) {
 					var side *ourSide
+					var p *process
 					if role == asServer {
 						ln := listen(t)
-						run(t, nil, python, args("client", ln.port())...)
+						p = run(t, nil, python, args("client", ln.port(), maxSize, mode)...)
 						side = ln.serve(nil, randomPadding)
 					} else {
 						port := freePort(t)
-						p := run(t, nil, python, args("server", port)...)
+						p = run(t, nil, python, args("server", port, maxSize, mode)...)
 						side = dial(t, p, port, nil, randomPadding)
 					}
 					wantSuite(t, side, suite)
-					return side
+					return side, p
 				}
-				side := connect("16384")
+				side, _ := connect("16384", "echo")
 				talk(t, side, far{}, 1<<20)
 				for _, n := range side.raw.recordSizes()[8:] {
 					if n < 300+1+16 {
@@ -159,15 +188,64 @@ func TestLibgnutls(t *testing.T) {
 				ourKeyUpdate(t, side, far{})
 				closeFirst(t, side)
 				r.did(exchange, ourPadding, theirPadding, ourUpdate)
-				r.partly(closeNotify, "ours first")
 
-				side = connect("512")
+				side, p := connect("16384", "close")
+				io.WriteString(side, "go")
+				bye(t, side)
+				if err := p.wait(); err != nil {
+					t.Errorf("the peer ends with %v", err)
+				}
+				r.did(closeNotify)
+
+				side, p = connect("512", "echo")
 				talk(t, side, far{}, 50_000)
 				if most := largest(side.raw.recordSizes()[8:]); most > 512+300+1+16 {
 					t.Errorf("the peer's largest record has %d bytes", most)
 				}
 				r.did(fragments)
+				side.raw.Close()
+				if p.wait(); !strings.Contains(p.stderr.String(), "non-properly terminated") {
+					t.Errorf("the peer took truncation for an end: %s", p.stderr.String())
+				}
+				side, p = connect("16384", "echo")
+				talk(t, side, far{}, 17)
+				p.kill()
+				truncated(t, side)
+				r.did(truncation)
+
+				side, _ = connect("16384", "update")
+				for i := range 6 {
+					theirs, ours := side.opener.Generation(), side.sealer.Generation()
+					// One write is one record, and that one echo.
+					want, got := message(10, false), make([]byte, 10)
+					if _, err := side.Write(want); err != nil {
+						t.Fatal(err)
+					}
+					if _, err := io.ReadFull(side, got); err != nil || !bytes.Equal(got, want) {
+						t.Fatalf("echo %d: %q, %v", i, got, err)
+					}
+					if got := side.opener.Generation(); got != theirs+1 {
+						t.Fatalf("echo %d: the peer's generation is %d, want %d", i, got, theirs+1)
+					}
+					// Our answer goes out before our next data, so behind each
+					// request, which comes with every other echo, we are one further.
+					if got, want := ours, uint64(i/2); got != want {
+						t.Fatalf("echo %d: our generation was %d before it, want %d", i, got, want)
+					}
+				}
+				r.did(theirUpdate)
 				closeFirst(t, side)
+
+				resume(t, r, suite, func(config *tls.Config) func() *ourSide {
+					if role == asServer {
+						ln := listen(t)
+						run(t, nil, python, args("client", ln.port(), "16384", "resume")...)
+						return func() *ourSide { return ln.serve(config, randomPadding) }
+					}
+					port := freePort(t)
+					p := run(t, nil, python, args("server", port, "16384", "resume")...)
+					return func() *ourSide { return dial(t, p, port, config, randomPadding) }
+				}, useEcho(t))
 			})
 		}
 	}

@@ -596,6 +596,31 @@ func truncated(t testing.TB, side *ourSide) {
 	}
 }
 
+// resume has a peer connect twice, and the second connection be resumed. start
+// starts it and returns what makes the next connection, for which the config has to
+// be kept; use does something with each connection, and closes it.
+func resume(t testing.TB, r *row, suite *aead.Suite, start func(*tls.Config) func() *ourSide, use func(i int, side *ourSide)) {
+	t.Helper()
+	next := start(&tls.Config{ClientSessionCache: tls.NewLRUClientSessionCache(1)})
+	for i := range 2 {
+		side := next()
+		wantSuite(t, side, suite)
+		if got := side.ConnectionState().DidResume; got != (i == 1) {
+			t.Fatalf("connection %d resumed: %v", i, got)
+		}
+		use(i, side)
+	}
+	r.did(resumption)
+}
+
+// useEcho is a use of connections with a peer that echoes, for resume.
+func useEcho(t testing.TB) func(i int, side *ourSide) {
+	return func(_ int, side *ourSide) {
+		talk(t, side, far{}, 1350)
+		closeFirst(t, side)
+	}
+}
+
 // suites are those that crypto/tls negotiates.
 func suites() []*aead.Suite { return aead.Suites() }
 

@@ -69,8 +69,8 @@ func TestCurl(t *testing.T) {
 			t.Parallel()
 			r := newRow(t, "curl", version, asServer, short(suite))
 			dir := t.TempDir()
-			connect := func(padding func(int) int, sizes []int) (*ourSide, *process, func()) {
-				ln := listen(t)
+			start := func(ln *listener, sizes []int) (*process, func()) {
+				t.Helper()
 				args := []string{"--silent", "--show-error", "--fail"}
 				var sent [][]byte
 				for i, size := range sizes {
@@ -85,9 +85,7 @@ func TestCurl(t *testing.T) {
 						"--output", filepath.Join(dir, fmt.Sprint("out", i)), "https://localhost:"+ln.port()+"/")
 				}
 				p := run(t, nil, curl, args...)
-				side := ln.serve(&tls.Config{NextProtos: []string{"http/1.1"}}, padding)
-				wantSuite(t, side, suite)
-				return side, p, func() {
+				return p, func() {
 					t.Helper()
 					if err := p.wait(); err != nil {
 						t.Fatalf("curl: %v", err)
@@ -99,6 +97,13 @@ func TestCurl(t *testing.T) {
 						}
 					}
 				}
+			}
+			connect := func(padding func(int) int, sizes []int) (*ourSide, *process, func()) {
+				ln := listen(t)
+				p, check := start(ln, sizes)
+				side := ln.serve(&tls.Config{NextProtos: []string{"http/1.1"}}, padding)
+				wantSuite(t, side, suite)
+				return side, p, check
 			}
 			side, _, check := connect(nil, bodies)
 			in := bufio.NewReader(side)
@@ -130,6 +135,17 @@ func TestCurl(t *testing.T) {
 			p.kill()
 			truncated(t, side)
 			r.did(truncation)
+
+			// Every answer ends its connection, so the next request needs another one.
+			resume(t, r, suite, func(config *tls.Config) func() *ourSide {
+				ln := listen(t)
+				_, check = start(ln, []int{1350, 17})
+				return func() *ourSide { return ln.serve(config, randomPadding) }
+			}, func(_ int, side *ourSide) {
+				httpEcho(t, side, bufio.NewReader(side), true, nil)
+				closeFirst(t, side)
+			})
+			check()
 		})
 	}
 }
@@ -182,7 +198,6 @@ const nginxServers = `
 			proxy_ssl_verify on;
 			proxy_ssl_name localhost;
 			proxy_ssl_server_name on;
-			proxy_ssl_session_reuse off;
 		}
 	}
 `
@@ -300,6 +315,7 @@ func TestNginx(t *testing.T) {
 		t.Run(asServer+"/"+short(suite), func(t *testing.T) {
 			r := newRow(t, "nginx", version, asServer, short(suite))
 			ln := upstream[suite.Name()]
+			config := new(tls.Config) // for all connections, so that they can be resumed
 			for i, size := range append(slices.Clone(bodies), 50_000) {
 				client, err := net.Dial("tcp", "127.0.0.1:"+suitePorts[suite.Name()].plain)
 				if err != nil {
@@ -309,8 +325,11 @@ func TestNginx(t *testing.T) {
 				body := message(size, false)
 				sent := make(chan error, 1)
 				go func() { sent <- post(client, "/", body, nil) }()
-				side := ln.serve(nil, randomPadding)
+				side := ln.serve(config, randomPadding)
 				wantSuite(t, side, suite)
+				if got := side.ConnectionState().DidResume; got != (i > 0) {
+					t.Errorf("connection %d resumed: %v", i, got)
+				}
 				in := bufio.NewReader(side)
 				var between func()
 				if i == len(bodies) {
@@ -326,12 +345,35 @@ func TestNginx(t *testing.T) {
 					peerClosed(t, side)
 				}
 			}
-			r.did(exchange, ourPadding, theirPadding, closeNotify)
+			r.did(exchange, ourPadding, theirPadding, closeNotify, resumption)
 			// It sends nothing more but close_notify, in front of which OpenSSL
 			// leaves the answer out.
 			r.partly(ourUpdate, "obeyed")
 		})
 	}
+	t.Run("killed", func(t *testing.T) {
+		var rows []*row
+		var sides []*ourSide
+		for _, suite := range suites() {
+			rows = append(rows, newRow(t, "nginx", version, asServer, short(suite)))
+			client, err := net.Dial("tcp", "127.0.0.1:"+suitePorts[suite.Name()].plain)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			fatalf(t, post(client, "/", message(17, false), nil), "request")
+			side := upstream[suite.Name()].serve(nil, nil)
+			if _, err := http.ReadRequest(bufio.NewReader(side)); err != nil {
+				t.Fatal(err)
+			}
+			sides = append(sides, side)
+		}
+		p.kill()
+		for i, side := range sides {
+			truncated(t, side)
+			rows[i].did(truncation)
+		}
+	})
 }
 
 // TestCryptoTLS talks to crypto/tls in this process. It has no say in the suite.

@@ -166,10 +166,11 @@ What the columns say:
 - **truncation**: a connection that ends without close_notify is an error;
 - **resumption**: the connection resumes an earlier one.
 
-An empty cell is something that the peer's program cannot be made to do. Words behind
-*passed* say that part of it was: *obeyed*, the peer reads on under our new keys and
-has no occasion to answer with its own; *ours first* and *its own first*, the only order of
-closing that can be observed; sizes, the most that it takes or sends.
+An empty cell was not tried, most of them because the peer's program has no option for
+it, or its library no function. Words behind *passed* say that part of it was: *obeyed*,
+the peer reads on under our new keys and has no occasion to answer with its own; *ours
+first* and *its own first*, the only order of closing that can be observed; sizes, the
+most that it takes or sends.
 
 `)
 	b.WriteString("| peer | version | our role | suite |")

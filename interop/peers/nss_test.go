@@ -2,6 +2,7 @@ package peers
 
 import (
 	"bytes"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"strings"
@@ -69,10 +70,14 @@ func TestNSS(t *testing.T) {
 		t.Run(asClient+"/"+short(suite), func(t *testing.T) {
 			t.Parallel()
 			r := newRow(t, "NSS", version, asClient, short(suite))
-			connect := func(padding func(int) int, args ...string) *ourSide {
+			start := func(config *tls.Config, padding func(int) int, args ...string) (func() *ourSide, *process) {
 				port := freePort(t)
 				p := run(t, nil, tool(t, "nss", "selfserv"), append(append([]string{"-n", "peer", "-p", port}, common...), args...)...)
-				side := dial(t, p, port, nil, padding)
+				return func() *ourSide { return dial(t, p, port, config, padding) }, p
+			}
+			connect := func(padding func(int) int, args ...string) *ourSide {
+				next, _ := start(nil, padding, args...)
+				side := next()
 				wantSuite(t, side, suite)
 				return side
 			}
@@ -121,6 +126,18 @@ func TestNSS(t *testing.T) {
 				t.Errorf("read %d bytes, %v", n, err)
 			}
 			r.partly(exchange, "8 kB to it, 1 MiB from it")
+
+			next, p := start(nil, nil)
+			side = next()
+			io.WriteString(side, "GET /none HTTP/1.0\r\n") // and it waits for more
+			p.kill()
+			truncated(t, side)
+			r.did(truncation)
+
+			resume(t, r, suite, func(config *tls.Config) func() *ourSide {
+				next, _ := start(config, randomPadding, "-u")
+				return next
+			}, func(_ int, side *ourSide) { request(side, 1350, nil) })
 		})
 	}
 }

@@ -1,6 +1,7 @@
 package peers
 
 import (
+	"crypto/tls"
 	"fmt"
 	"io"
 	"os"
@@ -42,19 +43,20 @@ func TestPython(t *testing.T) {
 				r := newRow(t, "Python ssl", version, role, short(suite))
 				config := filepath.Join(t.TempDir(), "openssl.cnf")
 				fatalf(t, os.WriteFile(config, []byte("openssl_conf = a\n[a]\nssl_conf = b\n[b]\nsystem_default = c\n[c]\nRecordPadding = 256\nCiphersuites = "+suite.Name()+"\n"), 0o600), "config")
-				connect := func(mode string) (*ourSide, *process) {
+				start := func(mode string, ours *tls.Config) (func() *ourSide, *process) {
 					env := []string{"OPENSSL_CONF=" + config}
-					var side *ourSide
-					var p *process
 					if role == asServer {
 						ln := listen(t)
-						p = run(t, env, python, script(t, "peer.py"), "client", ln.port(), f.ca, f.cert, f.key, mode)
-						side = ln.serve(nil, randomPadding)
-					} else {
-						port := freePort(t)
-						p = run(t, env, python, script(t, "peer.py"), "server", port, f.ca, f.cert, f.key, mode)
-						side = dial(t, p, port, nil, randomPadding)
+						p := run(t, env, python, script(t, "peer.py"), "client", ln.port(), f.ca, f.cert, f.key, mode)
+						return func() *ourSide { return ln.serve(ours, randomPadding) }, p
 					}
+					port := freePort(t)
+					p := run(t, env, python, script(t, "peer.py"), "server", port, f.ca, f.cert, f.key, mode)
+					return func() *ourSide { return dial(t, p, port, ours, randomPadding) }, p
+				}
+				connect := func(mode string) (*ourSide, *process) {
+					next, p := start(mode, nil)
+					side := next()
 					wantSuite(t, side, suite)
 					return side, p
 				}
@@ -87,6 +89,11 @@ func TestPython(t *testing.T) {
 				p.kill()
 				truncated(t, side)
 				r.did(truncation)
+
+				resume(t, r, suite, func(config *tls.Config) func() *ourSide {
+					next, _ := start("resume", config)
+					return next
+				}, useEcho(t))
 			})
 		}
 	}
@@ -102,18 +109,19 @@ func TestNode(t *testing.T) {
 			t.Run(role+"/"+short(suite), func(t *testing.T) {
 				t.Parallel()
 				r := newRow(t, "Node.js", version, role, short(suite))
-				connect := func(mode, fragment string) (*ourSide, *process) {
-					var side *ourSide
-					var p *process
+				start := func(mode, fragment string, config *tls.Config) (func() *ourSide, *process) {
 					if role == asServer {
 						ln := listen(t)
-						p = run(t, nil, node, script(t, "peer.js"), "client", ln.port(), f.ca, f.cert, f.key, suite.Name(), fragment, mode)
-						side = ln.serve(nil, randomPadding)
-					} else {
-						port := freePort(t)
-						p = run(t, nil, node, script(t, "peer.js"), "server", port, f.ca, f.cert, f.key, suite.Name(), fragment, mode)
-						side = dial(t, p, port, nil, randomPadding)
+						p := run(t, nil, node, script(t, "peer.js"), "client", ln.port(), f.ca, f.cert, f.key, suite.Name(), fragment, mode)
+						return func() *ourSide { return ln.serve(config, randomPadding) }, p
 					}
+					port := freePort(t)
+					p := run(t, nil, node, script(t, "peer.js"), "server", port, f.ca, f.cert, f.key, suite.Name(), fragment, mode)
+					return func() *ourSide { return dial(t, p, port, config, randomPadding) }, p
+				}
+				connect := func(mode, fragment string) (*ourSide, *process) {
+					next, p := start(mode, fragment, nil)
+					side := next()
 					wantSuite(t, side, suite)
 					return side, p
 				}
@@ -135,6 +143,11 @@ func TestNode(t *testing.T) {
 				p.kill()
 				truncated(t, side)
 				r.did(truncation)
+
+				resume(t, r, suite, func(config *tls.Config) func() *ourSide {
+					next, _ := start("resume", "0", config)
+					return next
+				}, useEcho(t))
 			})
 		}
 	}
@@ -160,7 +173,7 @@ func TestJava(t *testing.T) {
 		for _, suite := range suites() {
 			t.Run(role+"/"+short(suite), func(t *testing.T) {
 				r := newRow(t, "Java JSSE", version, role, short(suite))
-				connect := func(packet, mode string, padding func(int) int) (side *ourSide, port string) {
+				start := func(packet, mode string, config *tls.Config, padding func(int) int) (next func() *ourSide, port string) {
 					command := func(peer string) {
 						lock.Lock()
 						defer lock.Unlock()
@@ -170,12 +183,15 @@ func TestJava(t *testing.T) {
 						ln := listen(t)
 						port = ln.port()
 						command("client")
-						side = ln.serve(nil, padding)
-					} else {
-						port = freePort(t)
-						command("server")
-						side = dial(t, p, port, nil, padding)
+						return func() *ourSide { return ln.serve(config, padding) }, port
 					}
+					port = freePort(t)
+					command("server")
+					return func() *ourSide { return dial(t, p, port, config, padding) }, port
+				}
+				connect := func(packet, mode string, padding func(int) int) (*ourSide, string) {
+					next, port := start(packet, mode, nil, padding)
+					side := next()
 					wantSuite(t, side, suite)
 					return side, port
 				}
@@ -203,6 +219,11 @@ func TestJava(t *testing.T) {
 				javaUpdates(t, side, suite)
 				r.did(theirUpdate)
 				closeFirst(t, side)
+
+				resume(t, r, suite, func(config *tls.Config) func() *ourSide {
+					next, _ := start("0", "resume", config, randomPadding)
+					return next
+				}, useEcho(t))
 			})
 		}
 	}

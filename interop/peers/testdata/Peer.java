@@ -13,10 +13,11 @@ import javax.net.ssl.SSLSocket;
 import javax.net.ssl.TrustManagerFactory;
 
 /**
- * Echoes over JSSE, updates keys, or closes first.
+ * Echoes over JSSE, updates keys, closes first, or echoes over two connections, the
+ * second one resumed.
  *
  * usage: java Peer.java STORE, and then on standard input, a line for each connection:
- * client|server PORT SUITE PACKET echo|update|close
+ * client|server PORT SUITE PACKET echo|update|close|resume
  */
 public class Peer {
   public static void main(String[] args) throws Exception {
@@ -34,12 +35,14 @@ public class Peer {
     java.util.Scanner in = new java.util.Scanner(System.in);
     while (in.hasNextLine()) {
       String[] words = in.nextLine().split(" ");
-      // A new context each time, so that no session is resumed under another suite.
+      // A new context for each line, so that no session is resumed under another suite.
       SSLContext context = SSLContext.getInstance("TLSv1.3");
       context.init(keys.getKeyManagers(), trusted.getTrustManagers(), null);
       new Thread(() -> {
         try {
-          serve(connect(context, words), words);
+          for (int i = words[4].equals("resume") ? 2 : 1; i > 0; i--) {
+            serve(connect(context, words), words);
+          }
         } catch (Exception e) {
           System.err.println("failed " + words[1] + ": " + e);
         }

@@ -1,11 +1,15 @@
-// Echoes over Node's tls, or closes first when something has come.
+// Echoes over Node's tls, or closes first when something has come, or echoes over
+// two connections, the second one resumed.
 //
-// usage: node peer.js client|server PORT CA CERT KEY SUITE FRAGMENT echo|close
+// usage: node peer.js client|server PORT CA CERT KEY SUITE FRAGMENT echo|close|resume
 'use strict';
 const fs = require('fs');
 const tls = require('tls');
 
 const [role, port, ca, cert, key, suite, fragment, mode] = process.argv.slice(2);
+
+let connections = mode === 'resume' ? 2 : 1;
+let session;
 
 function serve(socket) {
   if (fragment !== '0') socket.setMaxSendFragment(Number(fragment));
@@ -16,7 +20,15 @@ function serve(socket) {
   } else {
     socket.pipe(socket);
   }
-  socket.on('close', () => process.exit(0));
+  socket.on('close', () => {
+    if (--connections === 0) process.exit(0);
+    if (role === 'client') connect();
+  });
+}
+
+function connect() {
+  const socket = tls.connect({ ...options, session }, () => serve(socket));
+  socket.on('session', (s) => { session = s; });
 }
 
 const options = { ciphers: suite, minVersion: 'TLSv1.3' };
@@ -25,5 +37,5 @@ if (role === 'server') {
   tls.createServer(options, serve).listen(Number(port), '127.0.0.1');
 } else {
   Object.assign(options, { ca: fs.readFileSync(ca), host: '127.0.0.1', port: Number(port), servername: 'localhost' });
-  const socket = tls.connect(options, () => serve(socket));
+  connect();
 }

@@ -1,6 +1,7 @@
-"""Echoes over Python's ssl, or closes first.
+"""Echoes over Python's ssl, or closes first, or echoes over two connections, the
+second one resumed.
 
-usage: peer.py client|server PORT CA CERT KEY echo|close
+usage: peer.py client|server PORT CA CERT KEY echo|close|resume
 """
 import socket
 import ssl
@@ -13,24 +14,36 @@ if role == "server":
 else:
     context = ssl.create_default_context(cafile=ca)
 context.minimum_version = ssl.TLSVersion.TLSv1_3
+
+
+def serve(session=None):
+    if role == "server":
+        raw, _ = listener.accept()
+    else:
+        raw = socket.create_connection(("127.0.0.1", int(port)))
+    conn = context.wrap_socket(
+        raw,
+        server_side=role == "server",
+        server_hostname=None if role == "server" else "localhost",
+        suppress_ragged_eofs=False,
+        session=session,
+    )
+    if mode == "close":
+        conn.sendall(b"bye")
+    else:
+        try:
+            while data := conn.recv(1 << 16):
+                conn.sendall(data)
+        except ssl.SSLEOFError:
+            sys.exit("truncated")
+    session = conn.session if role == "client" else None
+    conn.unwrap()
+    conn.close()
+    return session
+
+
 if role == "server":
     listener = socket.create_server(("127.0.0.1", int(port)))
-    raw, _ = listener.accept()
-else:
-    raw = socket.create_connection(("127.0.0.1", int(port)))
-conn = context.wrap_socket(
-    raw,
-    server_side=role == "server",
-    server_hostname=None if role == "server" else "localhost",
-    suppress_ragged_eofs=False,
-)
-if mode == "close":
-    conn.sendall(b"bye")
-else:
-    try:
-        while data := conn.recv(1 << 16):
-            conn.sendall(data)
-    except ssl.SSLEOFError:
-        sys.exit("truncated")
-conn.unwrap()
-conn.close()
+session = serve()
+if mode == "resume":
+    serve(session)
