@@ -3,7 +3,10 @@ package project
 import (
 	"encoding/json"
 	"errors"
+	"go/parser"
+	"go/token"
 	"io"
+	"io/fs"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -101,16 +104,57 @@ func TestRootRequiresTwoModules(t *testing.T) {
 	}
 }
 
+// TestPackagesAreDocumented wants each package of each module to say what it is.
+func TestPackagesAreDocumented(t *testing.T) {
+	names, docs := map[string]string{}, map[string]string{} // by folder
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".git")):
+			return filepath.SkipDir
+		case !strings.HasSuffix(path, ".go"):
+			return nil
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.PackageClauseOnly|parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		dir := filepath.Dir(path)
+		if name := f.Name.Name; !strings.HasSuffix(path, "_test.go") {
+			names[dir] = name
+			docs[dir] += f.Doc.Text()
+		} else if names[dir] == "" {
+			names[dir] = strings.TrimSuffix(name, "_test")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dir, name := range names {
+		want := []string{"Package " + name + " "}
+		if name == "main" {
+			name = filepath.Base(dir)
+			want = []string{"Command " + name + " ", strings.ToUpper(name[:1]) + name[1:] + " "}
+		}
+		if !slices.ContainsFunc(want, func(w string) bool { return strings.HasPrefix(docs[dir], w) }) {
+			t.Errorf("%s: documentation begins with %.40q, want %q", dir, docs[dir], want)
+		}
+	}
+	if len(names) < 20 {
+		t.Errorf("only %d packages found", len(names))
+	}
+}
+
 type listedPackage struct {
 	ImportPath string
 	Imports    []string
-	Name       string
-	Doc        string
 }
 
 func listPackages(t *testing.T) []listedPackage {
 	t.Helper()
-	dec := json.NewDecoder(strings.NewReader(string(run(t, "go", "list", "-json=ImportPath,Imports,Name,Doc", "./..."))))
+	dec := json.NewDecoder(strings.NewReader(string(run(t, "go", "list", "-json=ImportPath,Imports", "./..."))))
 	var list []listedPackage
 	for {
 		var p listedPackage
