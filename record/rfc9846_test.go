@@ -12,11 +12,11 @@ import (
 	"testing"
 )
 
-// TestClauses holds docs/rfc9846.md true. Each MUST and MUST NOT of the sections
-// that bind a record layer, which testdata/rfc9846-musts.txt lists, has one row
-// there. Each row names the code that enforces the sentence and its tests, and the
-// sentence stands in a comment of each: the two words before a MUST and the three
-// after it, at least.
+// TestClauses holds docs/rfc9846.md true. Each MUST, MUST NOT and SHALL of the
+// sections that bind a record layer, which testdata/rfc9846-musts.txt lists, has one
+// row there. Each row names the code that enforces the sentence and its tests, and
+// the sentence stands in a comment of each: the two words before a MUST or SHALL and
+// the three after it, at least.
 func TestClauses(t *testing.T) {
 	comments, inTests := make(map[string]string), make(map[string]bool)
 	for _, dir := range []string{".", "../aead"} {
@@ -101,15 +101,15 @@ func normalize(s string) string {
 	return strings.TrimSpace(spaces.ReplaceAllString(references.ReplaceAllString(s, " "), " "))
 }
 
-// around returns the words around each MUST of a sentence.
+// around returns the words around each MUST and SHALL of a sentence.
 func around(sentence string) (out []string) {
 	words := strings.Fields(normalize(sentence))
 	for i, w := range words {
-		if w == "MUST" {
+		if w == "MUST" || w == "SHALL" {
 			out = append(out, strings.Join(words[max(0, i-2):min(len(words), i+4)], " "))
 		}
 	}
-	if out == nil { // no MUST: the whole of it
+	if out == nil { // neither: the whole of it
 		out = append(out, strings.Join(words, " "))
 	}
 	return out

@@ -656,6 +656,8 @@ func TestKeyUpdateRequests(t *testing.T) {
 		t.Errorf("the answer: %x, %v", got, err)
 	}
 	f.keyUpdate()
+	// "After sending a KeyUpdate message, the sender SHALL send all its traffic
+	// using the next generation of keys" (RFC 9846, Section 4.7.3)
 	want = f.record(ContentTypeApplicationData, []byte("x"), 0)
 	if got, err := s.Seal(nil, ContentTypeApplicationData, []byte("x")); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("data under the next keys: %x, %v", got, err)
