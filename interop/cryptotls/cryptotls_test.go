@@ -412,11 +412,11 @@ func TestVersion(t *testing.T) {
 		<-peer
 	})
 	t.Run("config excludes", func(t *testing.T) {
-		c, s := tcpPair(t)
+		c, _ := tcpPair(t)
 		_, err := Client(testContext(t), c, old(clientConfig()), nil)
 		wantError(t, err, ErrVersion)
 
-		c, s = tcpPair(t)
+		c, s := tcpPair(t)
 		peer := start(func() (net.Conn, error) { return goClient(clientConfig())(testContext(t), c) })
 		_, err = Server(testContext(t), s, old(serverConfig()), nil)
 		wantError(t, err, ErrVersion)

@@ -811,8 +811,7 @@ func TestSessionID(t *testing.T) {
 				cc := clientConfig()
 				cc.CurvePreferences = []tls.CurveID{tls.X25519, tls.CurveP384}
 				hellos := 0
-				var wire *scripted
-				wire = &scripted{Conn: c, write: func(p []byte) (int, error) {
+				wire := &scripted{Conn: c, write: func(p []byte) (int, error) {
 					if p[0] != byte(record.ContentTypeHandshake) && p[0] != byte(record.ContentTypeChangeCipherSpec) || hellos == nth {
 						return c.Write(p)
 					}
