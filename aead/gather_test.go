@@ -145,3 +145,74 @@ func TestAdapterClearsAfterPanic(t *testing.T) {
 		}
 	}
 }
+
+// greedy uses all the capacity of what it appends to, before it does.
+type greedy struct{ cipher.AEAD }
+
+func (a greedy) Seal(dst, nonce, plaintext, ad []byte) []byte {
+	sealed := a.AEAD.Seal(nil, nonce, plaintext, ad)
+	fill(dst)
+	return append(dst, sealed...)
+}
+
+func (a greedy) Open(dst, nonce, ciphertext, ad []byte) ([]byte, error) {
+	opened, err := a.AEAD.Open(nil, nonce, ciphertext, ad)
+	if err != nil {
+		return nil, err
+	}
+	fill(dst)
+	return append(dst, opened...), nil
+}
+
+func fill(dst []byte) {
+	for i := range dst[len(dst):cap(dst)] {
+		dst[len(dst):cap(dst)][i] = 0xee
+	}
+}
+
+// TestAdapterLimitsCapacity: an AEAD gets no more room than its output, so what is
+// behind it in the caller's memory, or in front of the tag, stays.
+func TestAdapterLimitsCapacity(t *testing.T) {
+	g, nonce, text := aead.Gather(greedy{plainGCM(t)}), make([]byte, 12), []byte("some text")
+	sealed := plainGCM(t).Seal(nil, nonce, text, nil)
+	n := len(sealed)
+	canary := []byte("canary behind it")
+	for name, call := range map[string]struct {
+		size int
+		do   func(out []byte) bool
+	}{
+		"Seal": {n, func(out []byte) bool { return bytes.Equal(g.Seal(out[:0], nonce, text, nil), sealed) }},
+		"SealGather": {n, func(out []byte) bool {
+			return bytes.Equal(g.SealGather(out[:0], nonce, [][]byte{text[:4], text[4:]}, nil), sealed)
+		}},
+		"SealSplit": {n, func(out []byte) bool {
+			copy(out[4:], text[4:])
+			g.SealSplit(out, nonce, text[:4], nil)
+			return bytes.Equal(out, sealed)
+		}},
+		"SealSplit of all": {n, func(out []byte) bool { g.SealSplit(out, nonce, text, nil); return bytes.Equal(out, sealed) }},
+		"Open": {len(text), func(out []byte) bool {
+			opened, err := g.Open(out[:0], nonce, sealed, nil)
+			return err == nil && bytes.Equal(opened, text)
+		}},
+		"OpenSplit of all": {len(text), func(out []byte) bool {
+			return g.OpenSplit(out, nonce, bytes.Clone(sealed), nil) == nil && bytes.Equal(out, text)
+		}},
+		"OpenSplit": {n, func(out []byte) bool {
+			copy(out, sealed)
+			return g.OpenSplit(nil, nonce, out, nil) == nil && bytes.Equal(out[:len(text)], text) && bytes.Equal(out[len(text):], sealed[len(text):])
+		}},
+		"OpenScatter": {n, func(out []byte) bool {
+			copy(out, sealed)
+			return g.OpenScatter([][]byte{out[:4], out[4:len(text)]}, nonce, out, nil) == nil && bytes.Equal(out[:len(text)], text) && bytes.Equal(out[len(text):], sealed[len(text):])
+		}},
+	} {
+		memory := append(make([]byte, call.size), canary...)
+		if !call.do(memory[:call.size]) {
+			t.Errorf("%s: wrong result", name)
+		}
+		if got := memory[call.size:]; !bytes.Equal(got, canary) {
+			t.Errorf("%s wrote behind its output: %q", name, got)
+		}
+	}
+}

@@ -575,6 +575,25 @@ func TestSealGatherElsewhere(t *testing.T) {
 	}
 }
 
+// TestSealGatherLimitsCapacity: nor does an AEAD of another module get more room than
+// the record.
+func TestSealGatherLimitsCapacity(t *testing.T) {
+	s := adapted(t, aead.AES128GCM(), func(a cipher.AEAD) cipher.AEAD {
+		return astray{aead.Gather(a), func(dst, sealed []byte) []byte { fill(dst); return append(dst, sealed...) }}
+	})
+	content, canary := []byte("some content"), []byte("canary behind it")
+	want := sealByHand(t, aead.AES128GCM(), 0, append(bytes.Clone(content), 23))
+	head, _ := header(len(want))
+	memory := append(make([]byte, len(want)), canary...)
+	out := memory[:len(want)]
+	if err := newProtector(t, s, 0).SealGather(out, head, [][]byte{content, {23}}); err != nil || !bytes.Equal(out, want) {
+		t.Errorf("sealed to %x, %v", out, err)
+	}
+	if got := memory[len(want):]; !bytes.Equal(got, canary) {
+		t.Errorf("written behind the record: %q", got)
+	}
+}
+
 // A caller is a Gatherer that does something of its own first.
 type caller struct {
 	aead.Gatherer

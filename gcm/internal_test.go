@@ -3,7 +3,58 @@ package gcm
 import (
 	"testing"
 	"unsafe"
+
+	"example.com/splitseal/internal/asm"
 )
+
+// TestWipeErases looks at the memory of a RecordKey that was wiped, on every backend.
+func TestWipeErases(t *testing.T) {
+	for _, b := range asm.Backends() {
+		restore := asm.Force(b)
+		k, err := NewRecordKey([]byte("0123456789abcdef"), []byte("0123456789ab"))
+		restore()
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.Seal(make([]byte, 117), 1, ADOf(2, 5), make([]byte, 100), 23)
+		key := &k.state.key
+		if kernel := key.kernel(); kernel != nil {
+			memory := unsafe.Slice((*byte)(unsafe.Pointer(kernel)), unsafe.Sizeof(*kernel))
+			if used(memory) < 200 {
+				t.Errorf("%v: %d bytes of a key are used, is it elsewhere?", b, used(memory))
+			}
+			if k.Wipe(); used(memory) > 1 { // the backend
+				t.Errorf("%v: %d bytes are left of the key", b, used(memory))
+			}
+			continue
+		}
+		generic := []*[NonceSize]byte{&key.iv, &key.nonce}
+		for _, p := range generic {
+			if *p == [NonceSize]byte{} {
+				t.Errorf("%v: IV or nonce is elsewhere", b)
+			}
+		}
+		k.Wipe()
+		for _, p := range generic {
+			if *p != [NonceSize]byte{} {
+				t.Errorf("%v: IV or nonce is left: %x", b, *p)
+			}
+		}
+		if key.key.aead != nil || key.ad != [maxADSize]byte{} {
+			t.Errorf("%v: key or additional data are left", b)
+		}
+	}
+}
+
+// used returns how many bytes are not zero.
+func used(memory []byte) (n int) {
+	for _, b := range memory {
+		if b != 0 {
+			n++
+		}
+	}
+	return n
+}
 
 // TestKeySizes: 512 bytes is a size class of the allocator.
 func TestKeySizes(t *testing.T) {
