@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/cipher"
 	"encoding/binary"
+	"math"
 	"testing"
 
 	"example.com/splitseal/gcm"
@@ -116,34 +117,51 @@ func firstDifference(a, b []byte) int {
 	return min(len(a), len(b))
 }
 
-// TestBackendHighCounters seals 256 MiB and more, so that block numbers reach
-// the counter's highest byte: the steps between calls of 64 KiB must carry
-// into each of its bytes.
+// TestBackendHighCounters seals 512 MiB and more, so that block numbers reach
+// the counter's highest byte, and the length in bits takes more than 32: the steps
+// between calls of 64 KiB must carry into each of the counter's bytes. TestCalls
+// in internal/asm goes on from there.
 func TestBackendHighCounters(t *testing.T) {
-	if reduced() {
-		t.Skip("256 MiB per backend: not with the race detector, not with -short")
+	if reduced() || math.MaxInt == math.MaxInt32 {
+		t.Skip("512 MiB: not on 32-bit machines, with the race detector or with -short")
 	}
-	const n = 1<<28 + 4111 // 2^24 blocks and some more
+	const n = 1<<29 + 4111 // 2^25 blocks and some more
 	s := standardKeys()[0]
 	nonce, aad := counterNonces[5], pool[:5]
 	// One buffer: the oracle seals it, each backend opens and seals it.
 	buf := make([]byte, n+gcm.TagSize)
-	want := s.oracle.Seal(buf[:0], nonce, buf[:n], aad)[n:]
-	tag := bytes.Clone(want)
+	tag := bytes.Clone(s.oracle.Seal(buf[:0], nonce, buf[:n], aad)[n:])
+	// The second cut is on neither side of a call.
+	pieces := [][]byte{buf[:1000], buf[1000 : 1<<28+77], buf[1<<28+77 : n]}
 	for _, tgt := range s.targets {
-		text, err := tgt.aead.Open(buf[:0], nonce, buf, aad)
-		if err != nil {
-			t.Fatalf("%s: %v", tgt.backend, err)
-		}
-		for i := 0; i < len(text); i += len(zeroPage) {
-			part := text[i:min(i+len(zeroPage), len(text))]
-			if !bytes.Equal(part, zeroPage[:len(part)]) {
-				t.Fatalf("%s: the text is wrong between bytes %d and %d", tgt.backend, i, i+len(part))
+		for _, form := range []struct {
+			name string
+			open func() error
+			seal func()
+		}{
+			{"whole", func() error {
+				_, err := tgt.aead.Open(buf[:0], nonce, buf, aad)
+				return err
+			}, func() { tgt.aead.Seal(buf[:0], nonce, buf[:n], aad) }},
+			{"in pieces", func() error { return tgt.aead.OpenScatter(pieces, nonce, buf, aad) },
+				func() { tgt.aead.SealGather(buf[:0], nonce, pieces, aad) }},
+		} {
+			if form.name != "whole" && tgt.backend == "portable" {
+				continue // it moves pieces and has no other code for them
 			}
-		}
-		tgt.aead.Seal(buf[:0], nonce, text, aad)
-		if !bytes.Equal(buf[n:], tag) {
-			t.Fatalf("%s: tag %x, want %x", tgt.backend, buf[n:], tag)
+			if err := form.open(); err != nil {
+				t.Fatalf("%s, %s: %v", tgt.backend, form.name, err)
+			}
+			for i := 0; i < n; i += len(zeroPage) {
+				part := buf[i:min(i+len(zeroPage), n)]
+				if !bytes.Equal(part, zeroPage[:len(part)]) {
+					t.Fatalf("%s, %s: the text is wrong between bytes %d and %d", tgt.backend, form.name, i, i+len(part))
+				}
+			}
+			form.seal()
+			if !bytes.Equal(buf[n:], tag) {
+				t.Fatalf("%s, %s: tag %x, want %x", tgt.backend, form.name, buf[n:], tag)
+			}
 		}
 	}
 }

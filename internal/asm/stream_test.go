@@ -3,6 +3,7 @@ package asm
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -29,6 +30,52 @@ func TestRounding(t *testing.T) {
 			}
 			if got := s.down(offset); got != down {
 				t.Errorf("%v: down(%d) = %d, want %d", Backend(b), offset, got, down)
+			}
+		}
+	}
+}
+
+// TestCalls goes over texts as long as a nonce can seal and looks at what each call
+// is told: where it stands, how long it is, and its first counter. There is no
+// memory for such a text, but the division into calls needs none.
+func TestCalls(t *testing.T) {
+	totals := []int{maxCall + 1, 3*maxCall + 5, 1<<20 + 12345, 1<<29 + 4111}
+	if math.MaxInt > math.MaxInt32 {
+		most := uint64(1)<<36 - 32 // NIST SP 800-38D, Section 5.2.1.1; gcm.MaxTextSize
+		for _, less := range []uint64{0, 1, 15, 16, maxCall, maxCall + 1} {
+			totals = append(totals, int(most-less))
+		}
+	}
+	for b := range shapes {
+		shape := &shapes[b]
+		if shape.batch == 0 {
+			continue // Portable has no calls
+		}
+		for _, total := range totals {
+			c := calls{shape: shape, total: total}
+			at, steps := 0, 0
+			for ; c.next(); steps++ {
+				counter := uint64(0)
+				if at > 0 {
+					counter = 2 + uint64(at)/blockSize
+				}
+				size := c.end - c.begin
+				final := c.end == total
+				switch {
+				case c.begin != at:
+					t.Fatalf("%v, %d bytes: a call begins at %d, the one before ended at %d", Backend(b), total, c.begin, at)
+				case c.counter != counter || c.counter>>32 != 0:
+					t.Fatalf("%v, %d bytes: the call at %d has counter %#x, want %#x", Backend(b), total, at, c.counter, counter)
+				case c.size != uint64(size) || c.rest != 0 || final != (c.final == 1) || c.final > 1:
+					t.Fatalf("%v, %d bytes: the call at %d: size %d, rest %d, final %d", Backend(b), total, at, c.size, c.rest, c.final)
+				case !final && (size < maxCall-shape.batch || (c.end-shape.firstBatch)%shape.batch != 0),
+					size > maxCall+shape.batch, size < shape.firstBatch:
+					t.Fatalf("%v, %d bytes: a call from %d to %d", Backend(b), total, c.begin, c.end)
+				}
+				at = c.end
+			}
+			if least := total / (maxCall + shape.batch); at != total || steps < least {
+				t.Errorf("%v, %d bytes: %d calls end at %d", Backend(b), total, steps, at)
 			}
 		}
 	}
