@@ -195,3 +195,61 @@ func TestCheckKernels(t *testing.T) {
 		}
 	}
 }
+
+func TestCheckDispatch(t *testing.T) {
+	const source = `package asm
+func (k *Key) hash() {
+	switch k.backend {
+	case AESNI:
+		aesniHash(k)
+	case VAES:
+		vaesHash(k)
+	case AVX512:
+		avx512Hash(k)
+	default:
+		panic(noKernel)
+	}
+}
+func (k *Key) open() (ok bool) {
+	var o int
+	switch k.backend {
+	case AESNI:
+		o = aesniOpen(k)
+	case VAES:
+		o = vaesOpen(k)
+	case AVX512:
+		o = avx512Open(k)
+	default:
+		panic(noKernel)
+	}
+	return o == 1
+}
+`
+	declared := []string{"aesniHash", "vaesHash", "avx512Hash", "aesniOpen", "vaesOpen", "avx512Open"}
+	if problems := checkDispatch(source, declared); len(problems) != 0 {
+		t.Errorf("methods as they should be: %q", problems)
+	}
+	for _, test := range []struct{ name, old, new, says string }{
+		{"another backend's kernel", "vaesHash(k)", "aesniHash(k)", "hash: case VAES calls aesniHash"},
+		{"the same as a value", "vaesOpen(k)", "aesniOpen(k)", "open: case VAES calls aesniOpen"},
+		{"a wider backend's kernel", "aesniHash(k)", "avx512Hash(k)", "hash: case AESNI calls avx512Hash"},
+		{"two kernels", "vaesHash(k)", "vaesHash(k); vaesHash(k)", "hash: case VAES calls [vaesHash vaesHash]"},
+		{"no kernel", "vaesHash(k)", "", "hash: case VAES calls []"},
+		{"something else too", "vaesHash(k)", "vaesHash(k); k.other()", "has 2 statements"},
+		{"the backend's other kernel", "vaesHash(k)", "vaesOpen(k)", "hash: case VAES calls vaesOpen, another one calls Hash"},
+		{"a kernel that nobody calls", "vaesHash(k)", "aesniHash(k)", "vaesHash is called in no case"},
+		{"a backend less", "	case VAES:\n		vaesHash(k)\n", "", "hash: no case for vaes"},
+		{"two backends", "case VAES:", "case VAES, AVX512:", "hash: a case that is not one backend"},
+		{"a case for what is no backend", "case VAES:", "case SSE:", "hash: a case that is not one backend"},
+		{"no panic", "panic(noKernel)", "", "hash: its default does not panic"},
+		{"a kernel in the default", "panic(noKernel)", "aesniHash(k)", "hash: its default does not panic"},
+		{"no default", "	default:\n		panic(noKernel)\n", "", "hash: its default does not panic"},
+		{"a call before", "	switch k.backend", "	aesniHash(k)\n	switch k.backend", "hash: 1 calls of kernels are not in a case"},
+		{"another choice", "switch k.backend", "switch Selected()", "hash: a switch that is not on the key's backend"},
+	} {
+		bad := strings.Replace(source, test.old, test.new, 1)
+		if problems := checkDispatch(bad, declared); !strings.Contains(strings.Join(problems, "; "), test.says) {
+			t.Errorf("%s: %q, want something that says %q", test.name, problems, test.says)
+		}
+	}
+}

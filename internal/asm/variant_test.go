@@ -3,7 +3,8 @@ package asm
 // The variant check: it reads what the generator wrote, not what it meant.
 //
 //   - Every backend has every kernel, and each kernel has a Go declaration.
-//   - Kernels call, and read tables of, their own backend only.
+//   - Kernels call, and read tables of, their own backend only, and a method that
+//     chooses among kernels calls that of the key's backend.
 //   - Every encoded instruction belongs to a feature that the backend declares,
 //     and so does every feature that the generator's "Requires:" lines name.
 //   - No EVEX instruction zeroes without an opmask.
@@ -137,9 +138,130 @@ func TestVariants(t *testing.T) {
 			t.Errorf("%s belongs to no backend, so nothing has checked it", file)
 		}
 	}
-	for _, problem := range checkKernels(functions, declaredKernels(t, "kernels_amd64.go")) {
+	declared := declaredKernels(t, "kernels_amd64.go")
+	for _, problem := range checkKernels(functions, declared) {
 		t.Error(problem)
 	}
+	source, err := os.ReadFile("kernels_amd64.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, problem := range checkDispatch(string(source), declared) {
+		t.Error(problem)
+	}
+}
+
+// checkDispatch returns what is wrong with the functions of a Go source that call
+// kernels, whose names are declared. Each has a switch on the key's backend, with a
+// case for every backend that calls nothing but that backend's kernel, the same one
+// in all cases, and a default that panics; and every kernel is called somewhere.
+func checkDispatch(source string, declared []string) (problems []string) {
+	f, err := parser.ParseFile(token.NewFileSet(), "", source, parser.SkipObjectResolution)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	constants := map[string]Backend{"AESNI": AESNI, "VAES": VAES, "AVX512": AVX512}
+	called := make(map[string]bool)
+	for _, d := range f.Decls {
+		fn, ok := d.(*ast.FuncDecl)
+		if !ok || fn.Body == nil {
+			continue
+		}
+		complain := func(format string, args ...any) {
+			problems = append(problems, fn.Name.Name+": "+fmt.Sprintf(format, args...))
+		}
+		// Calls of kernels outside of such a switch are left over.
+		left := len(callsOf(fn.Body, declared))
+		ast.Inspect(fn.Body, func(n ast.Node) bool {
+			s, ok := n.(*ast.SwitchStmt)
+			if !ok || len(callsOf(s, declared)) == 0 {
+				return true
+			}
+			if tag, ok := s.Tag.(*ast.SelectorExpr); !ok || tag.Sel.Name != "backend" {
+				complain("a switch that is not on the key's backend calls kernels")
+				return false
+			}
+			kernel := "" // without the backend's name
+			has := make(map[Backend]bool)
+			panics := false
+			for _, clause := range s.Body.List {
+				c := clause.(*ast.CaseClause)
+				calls := callsOf(c, declared)
+				left -= len(calls)
+				if c.List == nil {
+					panics = len(c.Body) == 1 && isCallOf(c.Body[0], "panic")
+					continue
+				}
+				name, ok := c.List[0].(*ast.Ident)
+				if !ok || len(c.List) != 1 || constants[name.Name] == Portable {
+					complain("a case that is not one backend")
+					continue
+				}
+				b := constants[name.Name]
+				has[b] = true
+				if len(calls) != 1 || len(c.Body) != 1 {
+					complain("case %s calls %v and has %d statements, want one kernel", name, calls, len(c.Body))
+					continue
+				}
+				rest, own := strings.CutPrefix(calls[0], b.String())
+				if !own {
+					complain("case %s calls %s", name, calls[0])
+				}
+				if kernel == "" {
+					kernel = rest
+				}
+				if rest != kernel {
+					complain("case %s calls %s, another one calls %s", name, calls[0], kernel)
+				}
+				called[calls[0]] = true
+			}
+			for _, b := range constants {
+				if !has[b] {
+					complain("no case for %v", b)
+				}
+			}
+			if !panics {
+				complain("its default does not panic")
+			}
+			return false
+		})
+		if left != 0 {
+			complain("%d calls of kernels are not in a case", left)
+		}
+	}
+	for _, name := range declared {
+		if !called[name] {
+			problems = append(problems, name+" is called in no case")
+		}
+	}
+	slices.Sort(problems)
+	return problems
+}
+
+// callsOf returns the names of the functions in names that n mentions, as calls or
+// otherwise.
+func callsOf(n ast.Node, names []string) (calls []string) {
+	ast.Inspect(n, func(n ast.Node) bool {
+		if id, ok := n.(*ast.Ident); ok && slices.Contains(names, id.Name) {
+			calls = append(calls, id.Name)
+		}
+		return true
+	})
+	return calls
+}
+
+// isCallOf reports whether s is a call of the named function.
+func isCallOf(s ast.Stmt, name string) bool {
+	e, ok := s.(*ast.ExprStmt)
+	if !ok {
+		return false
+	}
+	call, ok := e.X.(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	id, ok := call.Fun.(*ast.Ident)
+	return ok && id.Name == name
 }
 
 // declaredKernels returns the functions without a body in a Go file. Each must
