@@ -137,6 +137,35 @@ func TestBackendGuardPages(t *testing.T) {
 	}
 }
 
+// TestBackendGuardPagesShortPieces has a batch end where a piece does, and a piece of
+// 1 to 17 bytes behind it at an inaccessible page: kernels load the last block of a
+// text together with bytes before it, and before a short piece there may be none.
+func TestBackendGuardPagesShortPieces(t *testing.T) {
+	forEachKey(t, func(t *testing.T, s *keySet) {
+		g := newGuardMemory(t)
+		x := newExam(t, s, g)
+		var m message
+		x.guarded(func() {
+			// Batches of 128 and 256 bytes end here, the first one 32 bytes shorter.
+			for _, end := range []int{96, 224, 352, 480, 736, 992} {
+				for short := 1; short <= 17; short++ {
+					for _, more := range []int{0, 1, 2, 15, 300} {
+						s.record(&m, uint64(end), end+short+more, 5)
+						for _, g.atEnd = range []bool{true, false} {
+							m.split = end
+							m.cuts = append(m.cuts[:0], end, short, more)
+							x.some(&m, (*exam).sealGather, (*exam).openScatter, onRecord((*exam).sealGather))
+							// The run that ends with the batch is not the first one.
+							m.cuts = append(m.cuts[:0], end/2, end-end/2, short, more)
+							x.some(&m, (*exam).sealGather, (*exam).openScatter, onRecord((*exam).sealGather))
+						}
+					}
+				}
+			}
+		})
+	})
+}
+
 // TestBackendGuardPagesAdditionalData puts additional data of every length to
 // 300 against the pages.
 func TestBackendGuardPagesAdditionalData(t *testing.T) {
