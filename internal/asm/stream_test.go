@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 	"unsafe"
 )
 
@@ -566,6 +569,74 @@ func TestFirstLongTexts(t *testing.T) {
 			wg.Wait()
 		}
 	})
+}
+
+// TestLongTableIsWhole looks at the table for long texts the moment that it is there:
+// it must be filled before others can use it. One goroutine seals the texts that make
+// it, of key after key; another one waits for nothing but the table. On a machine that
+// is busy with other things they may rarely run at the same time, so time is a limit.
+func TestLongTableIsWhole(t *testing.T) {
+	if runtime.GOMAXPROCS(0) == 1 {
+		t.Skip("with one processor nobody looks while the table is made")
+	}
+	const rounds, most = 3000, time.Second
+	var text, out [200 + TagSize]byte
+	for _, b := range Backends() {
+		if b == Portable {
+			continue
+		}
+		f := newFixture(t, b, 16, true)
+		whole, key := f.long.Load(), filled(16, 16)
+		var current atomic.Pointer[Key]
+		var watches, done atomic.Bool
+		early, keys := 0, 0
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for {
+				k := current.Load()
+				for ; k == nil; k = current.Load() {
+					runtime.Gosched()
+				}
+				if k == f.Key {
+					return
+				}
+				watches.Store(true)
+				long := k.long.Load()
+				for i := 1; long == nil; i++ {
+					if i%(1<<20) == 0 {
+						runtime.Gosched()
+					}
+					long = k.long.Load()
+				}
+				if *long != *whole {
+					early++
+				}
+				current.Store(nil)
+				done.Store(true)
+			}
+		})
+		for begin := time.Now(); keys < rounds && time.Since(begin) < most; keys++ {
+			k := new(Key)
+			k.Init(b, key, nil)
+			k.Seal(&out[0], &text[0], 200, Nonce{}, AD{}) // takes a table of its own
+			watches.Store(false)
+			done.Store(false)
+			current.Store(k)
+			for !watches.Load() {
+				runtime.Gosched()
+			}
+			k.Seal(&out[0], &text[0], 200, Nonce{}, AD{})
+			for !done.Load() {
+				runtime.Gosched()
+			}
+		}
+		current.Store(f.Key)
+		wg.Wait()
+		t.Logf("%v: %d keys", b, keys)
+		if early > 0 {
+			t.Errorf("%v: %d tables of %d could be used before they were filled", b, early, keys)
+		}
+	}
 }
 
 // TestKeySize pins what a key costs: 512 bytes is a size class of the
