@@ -2,11 +2,16 @@
 
 package gcm_test
 
-import "testing"
+import (
+	"sync/atomic"
+	"testing"
+)
 
 // threadID is only of use to kickThreads.
 func threadID() int { return 0 }
 
-// kickThreads does nothing: no portable call aims a signal at a thread. The
-// profiler's and the scheduler's own signals remain.
-func kickThreads(t *testing.T, threads []int) (stop func()) { return func() {} }
+// canKick says that kickThreads does nothing here: no portable call aims a signal
+// at a thread. The profiler's and the scheduler's own signals remain.
+const canKick = false
+
+func kickThreads(t *testing.T, threads []int, kicks *atomic.Int64) (stop func()) { return func() {} }

@@ -20,20 +20,21 @@ import (
 type disturbance struct {
 	name string
 	// start begins it and returns what ends it. threads are those that run the
-	// calls; only some systems can aim at them.
-	start func(t *testing.T, threads []int) (stop func())
+	// calls; only some systems can aim at them, and count their kicks.
+	start func(t *testing.T, threads []int, kicks *atomic.Int64) (stop func())
+	kicks bool // start counts kicks
 }
 
 var disturbances = []disturbance{
-	{"profiler", func(t *testing.T, _ []int) func() {
+	{"profiler", func(t *testing.T, _ []int, _ *atomic.Int64) func() {
 		// Fails only if the whole test run is being profiled: just as good.
 		if pprof.StartCPUProfile(io.Discard) != nil {
 			return func() {}
 		}
 		return pprof.StopCPUProfile
-	}},
-	{"signals", kickThreads},
-	{"tracer", func(t *testing.T, _ []int) func() {
+	}, false},
+	{"signals", kickThreads, canKick},
+	{"tracer", func(t *testing.T, _ []int, _ *atomic.Int64) func() {
 		// The tracer and these two walk stacks by frame pointers.
 		runtime.SetBlockProfileRate(1)
 		fraction := runtime.SetMutexProfileFraction(1)
@@ -47,16 +48,16 @@ var disturbances = []disturbance{
 			runtime.SetMutexProfileFraction(fraction)
 			runtime.SetBlockProfileRate(0)
 		}
-	}},
-	{"collector", func(t *testing.T, _ []int) func() {
+	}, false},
+	{"collector", func(t *testing.T, _ []int, _ *atomic.Int64) func() {
 		percent := debug.SetGCPercent(1)
 		stop := repeat(func() {
 			garbage = make([]byte, 1<<16)
 			runtime.GC()
 		})
 		return func() { stop(); debug.SetGCPercent(percent) }
-	}},
-	{"preemption", func(t *testing.T, _ []int) func() {
+	}, false},
+	{"preemption", func(t *testing.T, _ []int, _ *atomic.Int64) func() {
 		// Stopping the world asks every running goroutine to yield, with a
 		// signal if it does not.
 		return repeat(func() {
@@ -64,7 +65,7 @@ var disturbances = []disturbance{
 			runtime.ReadMemStats(&m)
 			time.Sleep(50 * time.Microsecond)
 		})
-	}},
+	}, false},
 }
 
 var garbage []byte
@@ -96,23 +97,35 @@ func locking() (stop func()) {
 // TestBackendDisturbed makes every call while the runtime samples, traces,
 // stops and collects: vector registers, frame pointer and stack must come
 // through. First one disturbance at a time, then all of them.
+//
+// Signals are counted, and the test goes on until there were enough of them: some
+// thousand a second come if the machine has nothing else to do.
 func TestBackendDisturbed(t *testing.T) {
 	const each, together = 250 * time.Millisecond, 1500 * time.Millisecond
 	for _, d := range disturbances {
-		t.Run(d.name, func(t *testing.T) { disturbed(t, each, d) })
+		t.Run(d.name, func(t *testing.T) { disturbed(t, each, 1000, d) })
 	}
-	t.Run("all", func(t *testing.T) { disturbed(t, together, disturbances...) })
+	t.Run("all", func(t *testing.T) { disturbed(t, together, 2000, disturbances...) })
 }
 
-func disturbed(t *testing.T, length time.Duration, what ...disturbance) {
-	const workers = 3
+func disturbed(t *testing.T, length time.Duration, enough int64, what ...disturbance) {
+	const (
+		workers = 3
+		// Machines that are very busy with other things take a signal every 2 ms.
+		slowest = 10 * time.Millisecond
+	)
 	var (
 		group   sync.WaitGroup
 		done    atomic.Bool
 		calls   atomic.Int64
+		kicks   atomic.Int64
 		threads = make(chan int, workers)
 		release = make(chan struct{})
 	)
+	// Workers do not yield. With a processor of the scheduler's for each of them, and
+	// some for what disturbs them, the system shares the real ones out, and not the
+	// scheduler, which would give one to a goroutine that kicks 50 times a second.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + workers + 2))
 	for w := range workers {
 		group.Go(func() {
 			// The thread must outlive the signals that are aimed at it.
@@ -143,10 +156,23 @@ func disturbed(t *testing.T, length time.Duration, what ...disturbance) {
 		ids = append(ids, <-threads)
 	}
 	var stops []func()
+	counted := false
 	for _, d := range what {
-		stops = append(stops, d.start(t, ids))
+		stops = append(stops, d.start(t, ids, &kicks))
+		counted = counted || d.kicks
 	}
+	begin := time.Now()
 	time.Sleep(length)
+	if counted {
+		for kicks.Load() < enough && time.Since(begin) < time.Duration(enough)*slowest && !t.Failed() {
+			time.Sleep(length / 10)
+		}
+		n, took := kicks.Load(), time.Since(begin)
+		t.Logf("%d signals, %.0f a second", n, float64(n)/took.Seconds())
+		if n < enough {
+			t.Errorf("%d signals were taken in %v, want %d", n, took, enough)
+		}
+	}
 	for _, stop := range stops {
 		stop()
 	}
