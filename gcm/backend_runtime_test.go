@@ -185,8 +185,9 @@ func disturbed(t *testing.T, length time.Duration, enough int64, what ...disturb
 }
 
 // TestBackendStacks makes calls from stacks of every depth, in new goroutines
-// whose stacks have to grow at that very moment, with all buffers on the stack
-// that moves.
+// whose stacks have to grow at that very moment. The buffers are on the heap,
+// where the compiler puts what these methods are given; TestStacks in internal/asm
+// has them on the stack that moves.
 func TestBackendStacks(t *testing.T) {
 	for _, s := range standardKeys() {
 		var m message
@@ -239,7 +240,7 @@ func descend5(depth int, f func()) byte {
 	return descend5(depth-1, f) + frame[depth%3]
 }
 
-// callFromStack seals and opens m with buffers of its own frame.
+// callFromStack seals and opens m.
 //
 //go:noinline
 func callFromStack(tgt *target, m *message) bool {
@@ -262,8 +263,7 @@ func callFromStack(tgt *target, m *message) bool {
 	return err == nil && bytes.Equal(buf[:n], m.text)
 }
 
-// callFromStackLong does the same with a text that fills more than one stack
-// of the usual size.
+// callFromStackLong does the same with a longer text.
 //
 //go:noinline
 func callFromStackLong(tgt *target, m *message, text, sealed []byte) bool {
