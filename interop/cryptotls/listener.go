@@ -78,7 +78,14 @@ func (e *PanicError) Error() string { return fmt.Sprintf("cryptotls: panic in ha
 //   - HTTP without TLS is not answered with status 400, the connection is closed.
 //     HandshakeError may answer.
 //   - A handshake has [Options.HandshakeTimeout], whatever the timeouts of the
-//     http.Server.
+//     http.Server, whose ConnContext and ConnState see a connection when its handshake
+//     is over. At most [Options.MaxHandshakes] run at a time: peers that stay silent
+//     keep others waiting when they are so many.
+//   - A connection that ends without close_notify is [io.ErrUnexpectedEOF] behind a
+//     whole record, too. AcceptTruncation makes it io.EOF, as crypto/tls has it, if
+//     [Options.Record] sets it.
+//   - A handler that copies to its ResponseWriter uses ReadFrom, as over plain TCP:
+//     net/http does not notice then if that is more than the Content-Length it has set.
 //
 // It panics if config is nil, and as [record.NewSealer] does for [Options.Sealer].
 func NewListener(inner net.Listener, config *tls.Config, o *Options) *Listener {
