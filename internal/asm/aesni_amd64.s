@@ -804,7 +804,7 @@ block:
 
 // func aesniSeal(k *byte, long *byte, dst *byte, src *byte, size uint64, trailer uint64, nonceLo uint64, nonceHi uint64, adLo uint64, adHi uint64, adBits uint64, textBits uint64, s *byte)
 // Requires: AES, AVX, CMOV, PCLMULQDQ
-TEXT ·aesniSeal(SB), NOSPLIT, $176-104
+TEXT ·aesniSeal(SB), NOSPLIT, $160-104
 	LEAQ    56(SP), R9
 	ANDQ    $-64, R9
 	MOVQ    k+0(FP), R8
@@ -814,7 +814,6 @@ TEXT ·aesniSeal(SB), NOSPLIT, $176-104
 	VMOVQ   nonceLo+48(FP), X8
 	VPINSRQ $0x01, nonceHi+56(FP), X8, X8
 	VPXOR   (R8), X8, X8
-	VMOVDQU X8, (R9)
 	MOVQ    s+96(FP), AX
 	TESTQ   AX, AX
 	JNZ     stream
@@ -826,14 +825,14 @@ TEXT ·aesniSeal(SB), NOSPLIT, $176-104
 	LEAQ    63(R12), R10
 	SHRQ    $0x04, R10
 	VMOVDQU -16(SI)(DX*1), X12
-	VMOVDQU X12, 64(R9)
+	VMOVDQU X12, 32(R9)
 	MOVQ    SI, R13
 
 first_batch:
 	MOVQ       long+8(FP), BX
 	ADDQ       $0x00000410, BX
-	MOVQ       BX, 136(SP)
-	MOVQ       136(SP), BX
+	MOVQ       BX, 120(SP)
+	MOVQ       120(SP), BX
 	MOVQ       1136(BX), CX
 	MOVQ       R10, AX
 	SUBQ       $0x09, AX
@@ -998,22 +997,22 @@ second_batch:
 	JAE   second_batch_whole
 	CMPQ  s+96(FP), $0x00
 	JE    no_run_3
-	MOVQ  168(SP), R13
+	MOVQ  152(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_6
 
 empty_5:
-	MOVQ    152(SP), R13
+	MOVQ    136(SP), R13
 	TESTQ   R13, R13
 	JZ      no_run_3
-	MOVQ    144(SP), CX
-	ADDQ    $0x18, 144(SP)
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 152(SP)
+	SUBQ    R13, 136(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 160(SP)
-	MOVQ    R13, 168(SP)
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
 	JZ      empty_5
 
@@ -1022,9 +1021,9 @@ taken_6:
 	JNZ   seam_4
 	CMPQ  R13, $0x10
 	JB    seam_4
-	MOVQ  160(SP), SI
+	MOVQ  144(SP), SI
 	MOVQ  R13, DX
-	MOVQ  $0x00000000, 168(SP)
+	MOVQ  $0x00000000, 152(SP)
 	JMP   second_batch
 
 seam_4:
@@ -1108,22 +1107,22 @@ less_15:
 
 moved_9:
 fill_7:
-	MOVQ  168(SP), R13
+	MOVQ  152(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_17
 
 empty_16:
-	MOVQ    152(SP), R13
+	MOVQ    136(SP), R13
 	TESTQ   R13, R13
 	JZ      filled_8
-	MOVQ    144(SP), CX
-	ADDQ    $0x18, 144(SP)
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 152(SP)
+	SUBQ    R13, 136(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 160(SP)
-	MOVQ    R13, 168(SP)
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
 	JZ      empty_16
 
@@ -1132,9 +1131,9 @@ taken_17:
 	SUBQ    DX, CX
 	CMPQ    R13, CX
 	CMOVQHI CX, R13
-	MOVQ    160(SP), SI
-	ADDQ    R13, 160(SP)
-	SUBQ    R13, 168(SP)
+	MOVQ    144(SP), SI
+	ADDQ    R13, 144(SP)
+	SUBQ    R13, 152(SP)
 	LEAQ    (DI)(DX*1), AX
 	ADDQ    R13, DX
 	CMPQ    SI, AX
@@ -1228,9 +1227,9 @@ no_run_3:
 second_batch_whole:
 	MOVL    R11, AX
 	BSWAPL  AX
-	XORL    12(R8), AX
-	VMOVDQU (R9), X8
+	VMOVDQU nonceLo+48(FP), X8
 	VPINSRD $0x03, AX, X8, X8
+	VPXOR   (R8), X8, X8
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
 	VPXOR   aesniIndex<>+16(SB), X8, X1
@@ -1451,7 +1450,7 @@ ten_rounds_26:
 	SUBQ        $0x00000080, DX
 	ADDQ        $0x00000080, BX
 	SUBQ        $0x00000008, R10
-	CMPQ        BX, 136(SP)
+	CMPQ        BX, 120(SP)
 	JNE         within_group_27
 	VPXOR       X11, X9, X15
 	VPXOR       X15, X10, X10
@@ -1463,7 +1462,7 @@ ten_rounds_26:
 	VPSHUFD     $0x4e, X10, X14
 	VPXOR       X14, X11, X11
 	VPXOR       X15, X11, X11
-	MOVQ        136(SP), BX
+	MOVQ        120(SP), BX
 	MOVQ        1136(BX), CX
 	MOVQ        R10, AX
 	SUBQ        $0x09, AX
@@ -1488,9 +1487,9 @@ next:
 batch:
 	MOVL    R11, AX
 	BSWAPL  AX
-	XORL    12(R8), AX
-	VMOVDQU (R9), X8
+	VMOVDQU nonceLo+48(FP), X8
 	VPINSRD $0x03, AX, X8, X8
+	VPXOR   (R8), X8, X8
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
 	VPXOR   aesniIndex<>+16(SB), X8, X1
@@ -1730,7 +1729,7 @@ ten_rounds_29:
 	SUBQ        $0x00000080, DX
 	ADDQ        $0x00000080, BX
 	SUBQ        $0x00000008, R10
-	CMPQ        BX, 136(SP)
+	CMPQ        BX, 120(SP)
 	JNE         within_group_30
 	VPXOR       X11, X9, X15
 	VPXOR       X15, X10, X10
@@ -1742,7 +1741,7 @@ ten_rounds_29:
 	VPSHUFD     $0x4e, X10, X14
 	VPXOR       X14, X11, X11
 	VPXOR       X15, X11, X11
-	MOVQ        136(SP), BX
+	MOVQ        120(SP), BX
 	MOVQ        1136(BX), CX
 	MOVQ        R10, AX
 	SUBQ        $0x09, AX
@@ -1765,22 +1764,22 @@ within_group_30:
 run_end:
 	CMPQ  s+96(FP), $0x00
 	JE    no_run_31
-	MOVQ  168(SP), R13
+	MOVQ  152(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_34
 
 empty_33:
-	MOVQ    152(SP), R13
+	MOVQ    136(SP), R13
 	TESTQ   R13, R13
 	JZ      no_run_31
-	MOVQ    144(SP), CX
-	ADDQ    $0x18, 144(SP)
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 152(SP)
+	SUBQ    R13, 136(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 160(SP)
-	MOVQ    R13, 168(SP)
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
 	JZ      empty_33
 
@@ -1789,9 +1788,9 @@ taken_34:
 	JNZ   seam_32
 	CMPQ  R13, $0x10
 	JB    seam_32
-	MOVQ  160(SP), SI
+	MOVQ  144(SP), SI
 	MOVQ  R13, DX
-	MOVQ  $0x00000000, 168(SP)
+	MOVQ  $0x00000000, 152(SP)
 	JMP   next
 
 seam_32:
@@ -1875,22 +1874,22 @@ less_43:
 
 moved_37:
 fill_35:
-	MOVQ  168(SP), R13
+	MOVQ  152(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_45
 
 empty_44:
-	MOVQ    152(SP), R13
+	MOVQ    136(SP), R13
 	TESTQ   R13, R13
 	JZ      filled_36
-	MOVQ    144(SP), CX
-	ADDQ    $0x18, 144(SP)
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 152(SP)
+	SUBQ    R13, 136(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 160(SP)
-	MOVQ    R13, 168(SP)
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
 	JZ      empty_44
 
@@ -1899,9 +1898,9 @@ taken_45:
 	SUBQ    DX, CX
 	CMPQ    R13, CX
 	CMOVQHI CX, R13
-	MOVQ    160(SP), SI
-	ADDQ    R13, 160(SP)
-	SUBQ    R13, 168(SP)
+	MOVQ    144(SP), SI
+	ADDQ    R13, 144(SP)
+	SUBQ    R13, 152(SP)
 	LEAQ    (DI)(DX*1), AX
 	ADDQ    R13, DX
 	CMPQ    SI, AX
@@ -2021,7 +2020,7 @@ rest:
 	MOVQ    DX, R13
 	SUBQ    AX, R13
 	LEAQ    -16(SI)(DX*1), CX
-	LEAQ    64(R9), R10
+	LEAQ    32(R9), R10
 	CMPQ    s+96(FP), $0x00
 	CMOVQEQ R10, CX
 	LEAQ    aesniWindow<>+0(SB), R10
@@ -2034,7 +2033,7 @@ rest:
 	SUBQ    R13, R10
 	VPSHUFB 16(R10), X13, X13
 	VPXOR   X13, X12, X12
-	VMOVDQU X12, 32(R9)
+	VMOVDQU X12, (R9)
 	CMPQ    R12, $0x00000040
 	JHI     upper_half_53
 	CMPQ    R12, $0x00000020
@@ -2075,9 +2074,9 @@ upper_half_59:
 rest_1:
 	MOVL    R11, AX
 	BSWAPL  AX
-	XORL    12(R8), AX
-	VMOVDQU (R9), X8
+	VMOVDQU nonceLo+48(FP), X8
 	VPINSRD $0x03, AX, X8, X8
+	VPXOR   (R8), X8, X8
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
 	CMPB    240(R8), $0x0c
@@ -2172,7 +2171,7 @@ ten_rounds_61:
 	VPXOR       X15, X11, X11
 	ADDQ        $0x00000080, BX
 	VMOVDQU     224(R8), X8
-	VPXOR       32(R9), X8, X15
+	VPXOR       (R9), X8, X15
 	VAESENCLAST X15, X0, X0
 	VMOVDQU     X0, (DI)
 	LEAQ        aesniKeep<>+0(SB), AX
@@ -2192,9 +2191,9 @@ ten_rounds_61:
 rest_2:
 	MOVL    R11, AX
 	BSWAPL  AX
-	XORL    12(R8), AX
-	VMOVDQU (R9), X8
+	VMOVDQU nonceLo+48(FP), X8
 	VPINSRD $0x03, AX, X8, X8
+	VPXOR   (R8), X8, X8
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
 	VPXOR   aesniIndex<>+16(SB), X8, X1
@@ -2306,7 +2305,7 @@ ten_rounds_63:
 	VPXOR       (SI), X8, X15
 	VAESENCLAST X15, X0, X0
 	VMOVDQU     X0, (DI)
-	VPXOR       32(R9), X8, X15
+	VPXOR       (R9), X8, X15
 	VAESENCLAST X15, X1, X1
 	VMOVDQU     X1, 16(DI)
 	LEAQ        aesniKeep<>+0(SB), AX
@@ -2334,9 +2333,9 @@ ten_rounds_63:
 rest_3:
 	MOVL    R11, AX
 	BSWAPL  AX
-	XORL    12(R8), AX
-	VMOVDQU (R9), X8
+	VMOVDQU nonceLo+48(FP), X8
 	VPINSRD $0x03, AX, X8, X8
+	VPXOR   (R8), X8, X8
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
 	VPXOR   aesniIndex<>+16(SB), X8, X1
@@ -2465,7 +2464,7 @@ ten_rounds_65:
 	VPXOR       16(SI), X8, X15
 	VAESENCLAST X15, X1, X1
 	VMOVDQU     X1, 16(DI)
-	VPXOR       32(R9), X8, X15
+	VPXOR       (R9), X8, X15
 	VAESENCLAST X15, X2, X2
 	VMOVDQU     X2, 32(DI)
 	LEAQ        aesniKeep<>+0(SB), AX
@@ -2502,9 +2501,9 @@ ten_rounds_65:
 rest_4:
 	MOVL    R11, AX
 	BSWAPL  AX
-	XORL    12(R8), AX
-	VMOVDQU (R9), X8
+	VMOVDQU nonceLo+48(FP), X8
 	VPINSRD $0x03, AX, X8, X8
+	VPXOR   (R8), X8, X8
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
 	VPXOR   aesniIndex<>+16(SB), X8, X1
@@ -2650,7 +2649,7 @@ ten_rounds_67:
 	VPXOR       32(SI), X8, X15
 	VAESENCLAST X15, X2, X2
 	VMOVDQU     X2, 32(DI)
-	VPXOR       32(R9), X8, X15
+	VPXOR       (R9), X8, X15
 	VAESENCLAST X15, X3, X3
 	VMOVDQU     X3, 48(DI)
 	LEAQ        aesniKeep<>+0(SB), AX
@@ -2695,9 +2694,9 @@ ten_rounds_67:
 rest_5:
 	MOVL    R11, AX
 	BSWAPL  AX
-	XORL    12(R8), AX
-	VMOVDQU (R9), X8
+	VMOVDQU nonceLo+48(FP), X8
 	VPINSRD $0x03, AX, X8, X8
+	VPXOR   (R8), X8, X8
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
 	VPXOR   aesniIndex<>+16(SB), X8, X1
@@ -2860,7 +2859,7 @@ ten_rounds_69:
 	VPXOR       48(SI), X8, X15
 	VAESENCLAST X15, X3, X3
 	VMOVDQU     X3, 48(DI)
-	VPXOR       32(R9), X8, X15
+	VPXOR       (R9), X8, X15
 	VAESENCLAST X15, X4, X4
 	VMOVDQU     X4, 64(DI)
 	LEAQ        aesniKeep<>+0(SB), AX
@@ -2914,9 +2913,9 @@ ten_rounds_69:
 rest_6:
 	MOVL    R11, AX
 	BSWAPL  AX
-	XORL    12(R8), AX
-	VMOVDQU (R9), X8
+	VMOVDQU nonceLo+48(FP), X8
 	VPINSRD $0x03, AX, X8, X8
+	VPXOR   (R8), X8, X8
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
 	VPXOR   aesniIndex<>+16(SB), X8, X1
@@ -3096,7 +3095,7 @@ ten_rounds_71:
 	VPXOR       64(SI), X8, X15
 	VAESENCLAST X15, X4, X4
 	VMOVDQU     X4, 64(DI)
-	VPXOR       32(R9), X8, X15
+	VPXOR       (R9), X8, X15
 	VAESENCLAST X15, X5, X5
 	VMOVDQU     X5, 80(DI)
 	LEAQ        aesniKeep<>+0(SB), AX
@@ -3158,9 +3157,9 @@ ten_rounds_71:
 rest_7:
 	MOVL    R11, AX
 	BSWAPL  AX
-	XORL    12(R8), AX
-	VMOVDQU (R9), X8
+	VMOVDQU nonceLo+48(FP), X8
 	VPINSRD $0x03, AX, X8, X8
+	VPXOR   (R8), X8, X8
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
 	VPXOR   aesniIndex<>+16(SB), X8, X1
@@ -3357,7 +3356,7 @@ ten_rounds_73:
 	VPXOR       80(SI), X8, X15
 	VAESENCLAST X15, X5, X5
 	VMOVDQU     X5, 80(DI)
-	VPXOR       32(R9), X8, X15
+	VPXOR       (R9), X8, X15
 	VAESENCLAST X15, X6, X6
 	VMOVDQU     X6, 96(DI)
 	LEAQ        aesniKeep<>+0(SB), AX
@@ -3428,9 +3427,9 @@ ten_rounds_73:
 rest_8:
 	MOVL    R11, AX
 	BSWAPL  AX
-	XORL    12(R8), AX
-	VMOVDQU (R9), X8
+	VMOVDQU nonceLo+48(FP), X8
 	VPINSRD $0x03, AX, X8, X8
+	VPXOR   (R8), X8, X8
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
 	VPXOR   aesniIndex<>+16(SB), X8, X1
@@ -3644,7 +3643,7 @@ ten_rounds_75:
 	VPXOR       96(SI), X8, X15
 	VAESENCLAST X15, X6, X6
 	VMOVDQU     X6, 96(DI)
-	VPXOR       32(R9), X8, X15
+	VPXOR       (R9), X8, X15
 	VAESENCLAST X15, X7, X7
 	VMOVDQU     X7, 112(DI)
 	LEAQ        aesniKeep<>+0(SB), AX
@@ -3801,11 +3800,11 @@ rest_0:
 
 stream:
 	MOVQ  56(AX), CX
-	MOVQ  CX, 144(SP)
+	MOVQ  CX, 128(SP)
 	MOVQ  64(AX), CX
-	MOVQ  CX, 152(SP)
+	MOVQ  CX, 136(SP)
 	XORL  CX, CX
-	MOVQ  CX, 168(SP)
+	MOVQ  CX, 152(SP)
 	MOVQ  32(AX), R10
 	ADDQ  $0x0f, R10
 	SHRQ  $0x04, R10
@@ -3817,22 +3816,22 @@ stream:
 	JAE   whole_76
 	CMPQ  DX, $0x10
 	JA    seam_77
-	MOVQ  168(SP), R13
+	MOVQ  152(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_79
 
 empty_78:
-	MOVQ    152(SP), R13
+	MOVQ    136(SP), R13
 	TESTQ   R13, R13
 	JZ      seam_77
-	MOVQ    144(SP), CX
-	ADDQ    $0x18, 144(SP)
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 152(SP)
+	SUBQ    R13, 136(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 160(SP)
-	MOVQ    R13, 168(SP)
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
 	JZ      empty_78
 
@@ -3875,12 +3874,12 @@ less_83:
 	MOVB  CL, (DI)
 
 moved_80:
-	MOVQ    160(SP), SI
+	MOVQ    144(SP), SI
 	VMOVDQU (SI), X0
 	VMOVDQU X0, (DI)(DX*1)
 	SUBQ    DX, SI
-	ADDQ    168(SP), DX
-	MOVQ    $0x00000000, 168(SP)
+	ADDQ    152(SP), DX
+	MOVQ    $0x00000000, 152(SP)
 	MOVQ    DI, R13
 	JMP     first_batch
 
@@ -3965,22 +3964,22 @@ less_92:
 
 moved_86:
 fill_84:
-	MOVQ  168(SP), R13
+	MOVQ  152(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_94
 
 empty_93:
-	MOVQ    152(SP), R13
+	MOVQ    136(SP), R13
 	TESTQ   R13, R13
 	JZ      filled_85
-	MOVQ    144(SP), CX
-	ADDQ    $0x18, 144(SP)
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 152(SP)
+	SUBQ    R13, 136(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 160(SP)
-	MOVQ    R13, 168(SP)
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
 	JZ      empty_93
 
@@ -3989,9 +3988,9 @@ taken_94:
 	SUBQ    DX, CX
 	CMPQ    R13, CX
 	CMOVQHI CX, R13
-	MOVQ    160(SP), SI
-	ADDQ    R13, 160(SP)
-	SUBQ    R13, 168(SP)
+	MOVQ    144(SP), SI
+	ADDQ    R13, 144(SP)
+	SUBQ    R13, 152(SP)
 	LEAQ    (DI)(DX*1), AX
 	ADDQ    R13, DX
 	CMPQ    SI, AX
@@ -4089,8 +4088,8 @@ continue:
 	VMOVDQU    (AX), X13
 	MOVQ       long+8(FP), BX
 	ADDQ       $0x00000410, BX
-	MOVQ       BX, 136(SP)
-	MOVQ       136(SP), BX
+	MOVQ       BX, 120(SP)
+	MOVQ       120(SP), BX
 	MOVQ       1136(BX), CX
 	MOVQ       R10, AX
 	SUBQ       $0x09, AX
@@ -4186,22 +4185,22 @@ less_110:
 
 moved_104:
 fill_102:
-	MOVQ  168(SP), R13
+	MOVQ  152(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_112
 
 empty_111:
-	MOVQ    152(SP), R13
+	MOVQ    136(SP), R13
 	TESTQ   R13, R13
 	JZ      filled_103
-	MOVQ    144(SP), CX
-	ADDQ    $0x18, 144(SP)
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 152(SP)
+	SUBQ    R13, 136(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 160(SP)
-	MOVQ    R13, 168(SP)
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
 	JZ      empty_111
 
@@ -4210,9 +4209,9 @@ taken_112:
 	SUBQ    DX, CX
 	CMPQ    R13, CX
 	CMOVQHI CX, R13
-	MOVQ    160(SP), SI
-	ADDQ    R13, 160(SP)
-	SUBQ    R13, 168(SP)
+	MOVQ    144(SP), SI
+	ADDQ    R13, 144(SP)
+	SUBQ    R13, 152(SP)
 	LEAQ    (DI)(DX*1), AX
 	ADDQ    R13, DX
 	CMPQ    SI, AX
@@ -4302,9 +4301,9 @@ filled_103:
 continue_whole:
 	MOVL    R11, AX
 	BSWAPL  AX
-	XORL    12(R8), AX
-	VMOVDQU (R9), X8
+	VMOVDQU nonceLo+48(FP), X8
 	VPINSRD $0x03, AX, X8, X8
+	VPXOR   (R8), X8, X8
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
 	VPXOR   aesniIndex<>+16(SB), X8, X1
@@ -4551,7 +4550,7 @@ short_loaded:
 	SUBQ    R13, R10
 	VPSHUFB 16(R10), X13, X13
 	VPXOR   X13, X12, X12
-	VMOVDQU X12, 32(R9)
+	VMOVDQU X12, (R9)
 	CMPQ    R12, $0x00000030
 	JHI     upper_half_126
 	CMPQ    R12, $0x00000020
@@ -4672,7 +4671,7 @@ ten_rounds_134:
 	VMOVDQU     224(R8), X8
 	VAESENCLAST X8, X1, X1
 	VMOVDQU     224(R8), X8
-	VPXOR       32(R9), X8, X15
+	VPXOR       (R9), X8, X15
 	VAESENCLAST X15, X2, X2
 	VMOVDQU     X2, (DI)
 	LEAQ        aesniKeep<>+0(SB), AX
@@ -4759,7 +4758,7 @@ ten_rounds_136:
 	VPXOR       (SI), X8, X15
 	VAESENCLAST X15, X2, X2
 	VMOVDQU     X2, (DI)
-	VPXOR       32(R9), X8, X15
+	VPXOR       (R9), X8, X15
 	VAESENCLAST X15, X3, X3
 	VMOVDQU     X3, 16(DI)
 	LEAQ        aesniKeep<>+0(SB), AX
@@ -4872,7 +4871,7 @@ ten_rounds_138:
 	VPXOR       16(SI), X8, X15
 	VAESENCLAST X15, X3, X3
 	VMOVDQU     X3, 16(DI)
-	VPXOR       32(R9), X8, X15
+	VPXOR       (R9), X8, X15
 	VAESENCLAST X15, X4, X4
 	VMOVDQU     X4, 32(DI)
 	LEAQ        aesniKeep<>+0(SB), AX
@@ -5011,7 +5010,7 @@ ten_rounds_140:
 	VPXOR       32(SI), X8, X15
 	VAESENCLAST X15, X4, X4
 	VMOVDQU     X4, 32(DI)
-	VPXOR       32(R9), X8, X15
+	VPXOR       (R9), X8, X15
 	VAESENCLAST X15, X5, X5
 	VMOVDQU     X5, 48(DI)
 	LEAQ        aesniKeep<>+0(SB), AX
@@ -5176,7 +5175,7 @@ ten_rounds_142:
 	VPXOR       48(SI), X8, X15
 	VAESENCLAST X15, X5, X5
 	VMOVDQU     X5, 48(DI)
-	VPXOR       32(R9), X8, X15
+	VPXOR       (R9), X8, X15
 	VAESENCLAST X15, X6, X6
 	VMOVDQU     X6, 64(DI)
 	LEAQ        aesniKeep<>+0(SB), AX
@@ -5367,7 +5366,7 @@ ten_rounds_144:
 	VPXOR       64(SI), X8, X15
 	VAESENCLAST X15, X6, X6
 	VMOVDQU     X6, 64(DI)
-	VPXOR       32(R9), X8, X15
+	VPXOR       (R9), X8, X15
 	VAESENCLAST X15, X7, X7
 	VMOVDQU     X7, 80(DI)
 	LEAQ        aesniKeep<>+0(SB), AX
@@ -5482,7 +5481,7 @@ finish:
 
 // func aesniOpen(k *byte, long *byte, dst *byte, src *byte, size uint64, trailer uint64, nonceLo uint64, nonceHi uint64, adLo uint64, adHi uint64, adBits uint64, textBits uint64, s *byte) (ok uint64, last uint64)
 // Requires: AES, AVX, CMOV, PCLMULQDQ
-TEXT ·aesniOpen(SB), NOSPLIT, $392-120
+TEXT ·aesniOpen(SB), NOSPLIT, $376-120
 	LEAQ    56(SP), R9
 	ANDQ    $-64, R9
 	MOVQ    k+0(FP), R8
@@ -5492,7 +5491,6 @@ TEXT ·aesniOpen(SB), NOSPLIT, $392-120
 	VMOVQ   nonceLo+48(FP), X8
 	VPINSRQ $0x01, nonceHi+56(FP), X8, X8
 	VPXOR   (R8), X8, X8
-	VMOVDQU X8, (R9)
 	XORL    AX, AX
 	MOVQ    AX, ok+104(FP)
 	MOVQ    AX, last+112(FP)
@@ -5506,13 +5504,13 @@ TEXT ·aesniOpen(SB), NOSPLIT, $392-120
 	LEAQ    63(R12), R10
 	SHRQ    $0x04, R10
 	VMOVDQU -16(SI)(R12*1), X12
-	VMOVDQU X12, 64(R9)
+	VMOVDQU X12, 32(R9)
 
 first_batch:
 	MOVQ       long+8(FP), BX
 	ADDQ       $0x00000410, BX
-	MOVQ       BX, 136(SP)
-	MOVQ       136(SP), BX
+	MOVQ       BX, 120(SP)
+	MOVQ       120(SP), BX
 	MOVQ       1136(BX), CX
 	MOVQ       R10, AX
 	SUBQ       $0x09, AX
@@ -5730,7 +5728,7 @@ ten_rounds_146:
 	SUBQ        $0x00000060, DX
 	ADDQ        $0x00000080, BX
 	SUBQ        $0x00000008, R10
-	CMPQ        BX, 136(SP)
+	CMPQ        BX, 120(SP)
 	JNE         within_group_147
 	VPXOR       X11, X9, X15
 	VPXOR       X15, X10, X10
@@ -5746,14 +5744,14 @@ ten_rounds_146:
 	JNZ         more_slots_148
 	CMPQ        s+96(FP), $0x00
 	JE          no_seam_149
-	CMPQ        360(SP), $0x00
+	CMPQ        344(SP), $0x00
 	JE          no_seam_149
-	LEAQ        232(SP), AX
+	LEAQ        216(SP), AX
 	ANDQ        $-64, AX
-	MOVQ        360(SP), DX
-	MOVQ        $0x00000000, 360(SP)
-	MOVQ        368(SP), DI
-	MOVQ        376(SP), R13
+	MOVQ        344(SP), DX
+	MOVQ        $0x00000000, 344(SP)
+	MOVQ        352(SP), DI
+	MOVQ        360(SP), R13
 
 move_out_150:
 	SUBQ    R13, DX
@@ -5838,31 +5836,31 @@ moved_152:
 	ADDQ  R13, AX
 	TESTQ DX, DX
 	JZ    moved_out_151
-	MOVQ  168(SP), R13
+	MOVQ  152(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_160
 
 empty_159:
-	MOVQ    152(SP), R13
+	MOVQ    136(SP), R13
 	TESTQ   R13, R13
 	JZ      moved_out_151
-	MOVQ    144(SP), CX
-	ADDQ    $0x18, 144(SP)
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 152(SP)
+	SUBQ    R13, 136(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 160(SP)
-	MOVQ    R13, 168(SP)
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
 	JZ      empty_159
 
 taken_160:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
-	MOVQ    160(SP), DI
-	ADDQ    R13, 160(SP)
-	SUBQ    R13, 168(SP)
+	MOVQ    144(SP), DI
+	ADDQ    R13, 144(SP)
+	SUBQ    R13, 152(SP)
 	JMP     move_out_150
 
 moved_out_151:
@@ -5874,7 +5872,7 @@ no_seam_149:
 	RET
 
 more_slots_148:
-	MOVQ       136(SP), BX
+	MOVQ       120(SP), BX
 	MOVQ       1136(BX), CX
 	MOVQ       R10, AX
 	SUBQ       $0x09, AX
@@ -5899,9 +5897,9 @@ next:
 batch:
 	MOVL    R11, AX
 	BSWAPL  AX
-	XORL    12(R8), AX
-	VMOVDQU (R9), X8
+	VMOVDQU nonceLo+48(FP), X8
 	VPINSRD $0x03, AX, X8, X8
+	VPXOR   (R8), X8, X8
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
 	VPXOR   aesniIndex<>+16(SB), X8, X1
@@ -6141,7 +6139,7 @@ ten_rounds_162:
 	SUBQ        $0x00000080, DX
 	ADDQ        $0x00000080, BX
 	SUBQ        $0x00000008, R10
-	CMPQ        BX, 136(SP)
+	CMPQ        BX, 120(SP)
 	JNE         within_group_163
 	VPXOR       X11, X9, X15
 	VPXOR       X15, X10, X10
@@ -6157,14 +6155,14 @@ ten_rounds_162:
 	JNZ         more_slots_164
 	CMPQ        s+96(FP), $0x00
 	JE          no_seam_165
-	CMPQ        360(SP), $0x00
+	CMPQ        344(SP), $0x00
 	JE          no_seam_165
-	LEAQ        232(SP), AX
+	LEAQ        216(SP), AX
 	ANDQ        $-64, AX
-	MOVQ        360(SP), DX
-	MOVQ        $0x00000000, 360(SP)
-	MOVQ        368(SP), DI
-	MOVQ        376(SP), R13
+	MOVQ        344(SP), DX
+	MOVQ        $0x00000000, 344(SP)
+	MOVQ        352(SP), DI
+	MOVQ        360(SP), R13
 
 move_out_166:
 	SUBQ    R13, DX
@@ -6249,31 +6247,31 @@ moved_168:
 	ADDQ  R13, AX
 	TESTQ DX, DX
 	JZ    moved_out_167
-	MOVQ  168(SP), R13
+	MOVQ  152(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_176
 
 empty_175:
-	MOVQ    152(SP), R13
+	MOVQ    136(SP), R13
 	TESTQ   R13, R13
 	JZ      moved_out_167
-	MOVQ    144(SP), CX
-	ADDQ    $0x18, 144(SP)
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 152(SP)
+	SUBQ    R13, 136(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 160(SP)
-	MOVQ    R13, 168(SP)
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
 	JZ      empty_175
 
 taken_176:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
-	MOVQ    160(SP), DI
-	ADDQ    R13, 160(SP)
-	SUBQ    R13, 168(SP)
+	MOVQ    144(SP), DI
+	ADDQ    R13, 144(SP)
+	SUBQ    R13, 152(SP)
 	JMP     move_out_166
 
 moved_out_167:
@@ -6285,7 +6283,7 @@ no_seam_165:
 	RET
 
 more_slots_164:
-	MOVQ       136(SP), BX
+	MOVQ       120(SP), BX
 	MOVQ       1136(BX), CX
 	MOVQ       R10, AX
 	SUBQ       $0x09, AX
@@ -6308,16 +6306,16 @@ within_group_163:
 run_end:
 	CMPQ  s+96(FP), $0x00
 	JE    no_run_177
-	CMPQ  360(SP), $0x00
+	CMPQ  344(SP), $0x00
 	JE    whole_178
 	TESTQ DX, DX
 	JNZ   no_run_177
-	LEAQ  232(SP), AX
+	LEAQ  216(SP), AX
 	ANDQ  $-64, AX
-	MOVQ  360(SP), DX
-	MOVQ  $0x00000000, 360(SP)
-	MOVQ  368(SP), DI
-	MOVQ  376(SP), R13
+	MOVQ  344(SP), DX
+	MOVQ  $0x00000000, 344(SP)
+	MOVQ  352(SP), DI
+	MOVQ  360(SP), R13
 
 move_out_180:
 	SUBQ    R13, DX
@@ -6402,74 +6400,74 @@ moved_182:
 	ADDQ  R13, AX
 	TESTQ DX, DX
 	JZ    moved_out_181
-	MOVQ  168(SP), R13
+	MOVQ  152(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_190
 
 empty_189:
-	MOVQ    152(SP), R13
+	MOVQ    136(SP), R13
 	TESTQ   R13, R13
 	JZ      moved_out_181
-	MOVQ    144(SP), CX
-	ADDQ    $0x18, 144(SP)
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 152(SP)
+	SUBQ    R13, 136(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 160(SP)
-	MOVQ    R13, 168(SP)
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
 	JZ      empty_189
 
 taken_190:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
-	MOVQ    160(SP), DI
-	ADDQ    R13, 160(SP)
-	SUBQ    R13, 168(SP)
+	MOVQ    144(SP), DI
+	ADDQ    R13, 144(SP)
+	SUBQ    R13, 152(SP)
 	JMP     move_out_180
 
 moved_out_181:
 	JMP next
 
 whole_178:
-	MOVQ  168(SP), R13
+	MOVQ  152(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_192
 
 empty_191:
-	MOVQ    152(SP), R13
+	MOVQ    136(SP), R13
 	TESTQ   R13, R13
 	JZ      no_run_177
-	MOVQ    144(SP), CX
-	ADDQ    $0x18, 144(SP)
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 152(SP)
+	SUBQ    R13, 136(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 160(SP)
-	MOVQ    R13, 168(SP)
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
 	JZ      empty_191
 
 taken_192:
 	TESTQ DX, DX
 	JNZ   seam_179
-	MOVQ  160(SP), DI
+	MOVQ  144(SP), DI
 	MOVQ  R13, DX
-	MOVQ  $0x00000000, 168(SP)
+	MOVQ  $0x00000000, 152(SP)
 	JMP   next
 
 seam_179:
-	MOVQ    DI, 368(SP)
-	MOVQ    DX, 376(SP)
-	ADDQ    168(SP), DX
+	MOVQ    DI, 352(SP)
+	MOVQ    DX, 360(SP)
 	ADDQ    152(SP), DX
+	ADDQ    136(SP), DX
 	MOVL    $0x00000080, CX
 	CMPQ    DX, CX
 	CMOVQHI CX, DX
-	MOVQ    DX, 360(SP)
-	LEAQ    232(SP), DI
+	MOVQ    DX, 344(SP)
+	LEAQ    216(SP), DI
 	ANDQ    $-64, DI
 	JMP     next
 
@@ -6485,7 +6483,7 @@ no_run_177:
 	MOVQ    R12, R13
 	SUBQ    AX, R13
 	LEAQ    -16(SI)(R12*1), CX
-	LEAQ    64(R9), R10
+	LEAQ    32(R9), R10
 	CMPQ    s+96(FP), $0x00
 	CMOVQEQ R10, CX
 	LEAQ    aesniWindow<>+0(SB), R10
@@ -6494,7 +6492,7 @@ no_run_177:
 	VPSHUFB 32(R10), X12, X12
 	MOVQ    DX, R13
 	SUBQ    AX, R13
-	VMOVDQU X12, 32(R9)
+	VMOVDQU X12, (R9)
 	CMPQ    R12, $0x00000040
 	JHI     upper_half_193
 	CMPQ    R12, $0x00000020
@@ -6535,9 +6533,9 @@ upper_half_199:
 rest_1:
 	MOVL    R11, AX
 	BSWAPL  AX
-	XORL    12(R8), AX
-	VMOVDQU (R9), X8
+	VMOVDQU nonceLo+48(FP), X8
 	VPINSRD $0x03, AX, X8, X8
+	VPXOR   (R8), X8, X8
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
 	CMPB    240(R8), $0x0c
@@ -6557,7 +6555,7 @@ twelve_rounds_200:
 ten_rounds_201:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
-	VMOVDQU     32(R9), X12
+	VMOVDQU     (R9), X12
 	VMOVDQU     96(R8), X8
 	VAESENC     X8, X0, X0
 	VPSHUFB     aesniReversal<>+0(SB), X12, X12
@@ -6584,38 +6582,38 @@ ten_rounds_201:
 	VPCLMULQDQ  $0x00, 1088(BX), X14, X15
 	VPXOR       X15, X10, X10
 	VMOVDQU     224(R8), X8
-	VPXOR       32(R9), X8, X15
+	VPXOR       (R9), X8, X15
 	VAESENCLAST X15, X0, X0
-	VMOVDQU     X0, 32(R9)
+	VMOVDQU     X0, (R9)
 	CMPQ        DX, $0x10
 	JAE         whole_203
 	CMPQ        DX, $0x08
 	JB          four_bytes_204
-	MOVQ        32(R9), AX
+	MOVQ        (R9), AX
 	MOVQ        AX, (DI)
-	MOVQ        24(R9)(DX*1), AX
+	MOVQ        -8(R9)(DX*1), AX
 	MOVQ        AX, -8(DI)(DX*1)
 	JMP         stored_202
 
 four_bytes_204:
 	CMPQ DX, $0x04
 	JB   one_byte_205
-	MOVL 32(R9), AX
+	MOVL (R9), AX
 	MOVL AX, (DI)
-	MOVL 28(R9)(DX*1), AX
+	MOVL -4(R9)(DX*1), AX
 	MOVL AX, -4(DI)(DX*1)
 	JMP  stored_202
 
 one_byte_205:
 	TESTQ DX, DX
 	JZ    stored_202
-	MOVB  32(R9), AL
+	MOVB  (R9), AL
 	MOVB  AL, (DI)
 	MOVQ  DX, CX
 	SHRQ  $0x01, CX
-	MOVB  32(R9)(CX*1), AL
+	MOVB  (R9)(CX*1), AL
 	MOVB  AL, (DI)(CX*1)
-	MOVB  31(R9)(DX*1), AL
+	MOVB  -1(R9)(DX*1), AL
 	MOVB  AL, -1(DI)(DX*1)
 	JMP   stored_202
 
@@ -6630,7 +6628,7 @@ whole_203:
 stored_202:
 	CMPQ    trailer+40(FP), $0x00
 	JE      no_trailer_206
-	MOVBLZX 32(R9)(R13*1), AX
+	MOVBLZX (R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
 no_trailer_206:
@@ -6639,9 +6637,9 @@ no_trailer_206:
 rest_2:
 	MOVL    R11, AX
 	BSWAPL  AX
-	XORL    12(R8), AX
-	VMOVDQU (R9), X8
+	VMOVDQU nonceLo+48(FP), X8
 	VPINSRD $0x03, AX, X8, X8
+	VPXOR   (R8), X8, X8
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
 	VPXOR   aesniIndex<>+16(SB), X8, X1
@@ -6671,7 +6669,7 @@ ten_rounds_208:
 	VPSHUFB     aesniReversal<>+0(SB), X12, X12
 	VMOVDQU     96(R8), X8
 	VAESENC     X8, X0, X0
-	VMOVDQU     32(R9), X13
+	VMOVDQU     (R9), X13
 	VAESENC     X8, X1, X1
 	VPSHUFB     aesniReversal<>+0(SB), X13, X13
 	VMOVDQU     112(R8), X8
@@ -6714,9 +6712,9 @@ ten_rounds_208:
 	VPXOR       (SI), X8, X15
 	VAESENCLAST X15, X0, X0
 	VMOVDQU     X0, (DI)
-	VPXOR       32(R9), X8, X15
+	VPXOR       (R9), X8, X15
 	VAESENCLAST X15, X1, X1
-	VMOVDQU     X1, 32(R9)
+	VMOVDQU     X1, (R9)
 	LEAQ        aesniWindow<>+0(SB), AX
 	ADDQ        R13, AX
 	VPSHUFB     (AX), X1, X1
@@ -6725,7 +6723,7 @@ ten_rounds_208:
 	VMOVDQU     X1, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
 	JE          no_trailer_210
-	MOVBLZX     32(R9)(R13*1), AX
+	MOVBLZX     (R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
 no_trailer_210:
@@ -6734,9 +6732,9 @@ no_trailer_210:
 rest_3:
 	MOVL    R11, AX
 	BSWAPL  AX
-	XORL    12(R8), AX
-	VMOVDQU (R9), X8
+	VMOVDQU nonceLo+48(FP), X8
 	VPINSRD $0x03, AX, X8, X8
+	VPXOR   (R8), X8, X8
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
 	VPXOR   aesniIndex<>+16(SB), X8, X1
@@ -6809,7 +6807,7 @@ ten_rounds_212:
 	VPXOR       X15, X11, X11
 	VMOVDQU     176(R8), X8
 	VAESENC     X8, X0, X0
-	VMOVDQU     32(R9), X12
+	VMOVDQU     (R9), X12
 	VAESENC     X8, X1, X1
 	VPSHUFB     aesniReversal<>+0(SB), X12, X12
 	VAESENC     X8, X2, X2
@@ -6836,9 +6834,9 @@ ten_rounds_212:
 	VPXOR       16(SI), X8, X15
 	VAESENCLAST X15, X1, X1
 	VMOVDQU     X1, 16(DI)
-	VPXOR       32(R9), X8, X15
+	VPXOR       (R9), X8, X15
 	VAESENCLAST X15, X2, X2
-	VMOVDQU     X2, 32(R9)
+	VMOVDQU     X2, (R9)
 	LEAQ        aesniWindow<>+0(SB), AX
 	ADDQ        R13, AX
 	VPSHUFB     (AX), X2, X2
@@ -6847,7 +6845,7 @@ ten_rounds_212:
 	VMOVDQU     X2, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
 	JE          no_trailer_214
-	MOVBLZX     32(R9)(R13*1), AX
+	MOVBLZX     (R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
 no_trailer_214:
@@ -6856,9 +6854,9 @@ no_trailer_214:
 rest_4:
 	MOVL    R11, AX
 	BSWAPL  AX
-	XORL    12(R8), AX
-	VMOVDQU (R9), X8
+	VMOVDQU nonceLo+48(FP), X8
 	VPINSRD $0x03, AX, X8, X8
+	VPXOR   (R8), X8, X8
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
 	VPXOR   aesniIndex<>+16(SB), X8, X1
@@ -6939,7 +6937,7 @@ ten_rounds_216:
 	VPSHUFB     aesniReversal<>+0(SB), X12, X12
 	VMOVDQU     160(R8), X8
 	VAESENC     X8, X0, X0
-	VMOVDQU     32(R9), X13
+	VMOVDQU     (R9), X13
 	VAESENC     X8, X1, X1
 	VPSHUFB     aesniReversal<>+0(SB), X13, X13
 	VAESENC     X8, X2, X2
@@ -6984,9 +6982,9 @@ ten_rounds_216:
 	VPXOR       32(SI), X8, X15
 	VAESENCLAST X15, X2, X2
 	VMOVDQU     X2, 32(DI)
-	VPXOR       32(R9), X8, X15
+	VPXOR       (R9), X8, X15
 	VAESENCLAST X15, X3, X3
-	VMOVDQU     X3, 32(R9)
+	VMOVDQU     X3, (R9)
 	LEAQ        aesniWindow<>+0(SB), AX
 	ADDQ        R13, AX
 	VPSHUFB     (AX), X3, X3
@@ -6995,7 +6993,7 @@ ten_rounds_216:
 	VMOVDQU     X3, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
 	JE          no_trailer_218
-	MOVBLZX     32(R9)(R13*1), AX
+	MOVBLZX     (R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
 no_trailer_218:
@@ -7004,9 +7002,9 @@ no_trailer_218:
 rest_5:
 	MOVL    R11, AX
 	BSWAPL  AX
-	XORL    12(R8), AX
-	VMOVDQU (R9), X8
+	VMOVDQU nonceLo+48(FP), X8
 	VPINSRD $0x03, AX, X8, X8
+	VPXOR   (R8), X8, X8
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
 	VPXOR   aesniIndex<>+16(SB), X8, X1
@@ -7127,7 +7125,7 @@ ten_rounds_220:
 	VAESENC     X8, X0, X0
 	VPXOR       X15, X11, X11
 	VAESENC     X8, X1, X1
-	VMOVDQU     32(R9), X12
+	VMOVDQU     (R9), X12
 	VAESENC     X8, X2, X2
 	VPSHUFB     aesniReversal<>+0(SB), X12, X12
 	VAESENC     X8, X3, X3
@@ -7159,9 +7157,9 @@ ten_rounds_220:
 	VPXOR       48(SI), X8, X15
 	VAESENCLAST X15, X3, X3
 	VMOVDQU     X3, 48(DI)
-	VPXOR       32(R9), X8, X15
+	VPXOR       (R9), X8, X15
 	VAESENCLAST X15, X4, X4
-	VMOVDQU     X4, 32(R9)
+	VMOVDQU     X4, (R9)
 	LEAQ        aesniWindow<>+0(SB), AX
 	ADDQ        R13, AX
 	VPSHUFB     (AX), X4, X4
@@ -7170,7 +7168,7 @@ ten_rounds_220:
 	VMOVDQU     X4, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
 	JE          no_trailer_222
-	MOVBLZX     32(R9)(R13*1), AX
+	MOVBLZX     (R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
 no_trailer_222:
@@ -7179,9 +7177,9 @@ no_trailer_222:
 rest_6:
 	MOVL    R11, AX
 	BSWAPL  AX
-	XORL    12(R8), AX
-	VMOVDQU (R9), X8
+	VMOVDQU nonceLo+48(FP), X8
 	VPINSRD $0x03, AX, X8, X8
+	VPXOR   (R8), X8, X8
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
 	VPXOR   aesniIndex<>+16(SB), X8, X1
@@ -7310,7 +7308,7 @@ ten_rounds_224:
 	VAESENC     X8, X1, X1
 	VPSHUFB     aesniReversal<>+0(SB), X12, X12
 	VAESENC     X8, X2, X2
-	VMOVDQU     32(R9), X13
+	VMOVDQU     (R9), X13
 	VAESENC     X8, X3, X3
 	VPSHUFB     aesniReversal<>+0(SB), X13, X13
 	VAESENC     X8, X4, X4
@@ -7360,9 +7358,9 @@ ten_rounds_224:
 	VPXOR       64(SI), X8, X15
 	VAESENCLAST X15, X4, X4
 	VMOVDQU     X4, 64(DI)
-	VPXOR       32(R9), X8, X15
+	VPXOR       (R9), X8, X15
 	VAESENCLAST X15, X5, X5
-	VMOVDQU     X5, 32(R9)
+	VMOVDQU     X5, (R9)
 	LEAQ        aesniWindow<>+0(SB), AX
 	ADDQ        R13, AX
 	VPSHUFB     (AX), X5, X5
@@ -7371,7 +7369,7 @@ ten_rounds_224:
 	VMOVDQU     X5, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
 	JE          no_trailer_226
-	MOVBLZX     32(R9)(R13*1), AX
+	MOVBLZX     (R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
 no_trailer_226:
@@ -7380,9 +7378,9 @@ no_trailer_226:
 rest_7:
 	MOVL    R11, AX
 	BSWAPL  AX
-	XORL    12(R8), AX
-	VMOVDQU (R9), X8
+	VMOVDQU nonceLo+48(FP), X8
 	VPINSRD $0x03, AX, X8, X8
+	VPXOR   (R8), X8, X8
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
 	VPXOR   aesniIndex<>+16(SB), X8, X1
@@ -7550,7 +7548,7 @@ ten_rounds_228:
 	VAESENC     X8, X4, X4
 	VPXOR       X15, X11, X11
 	VAESENC     X8, X5, X5
-	VMOVDQU     32(R9), X12
+	VMOVDQU     (R9), X12
 	VAESENC     X8, X6, X6
 	VPSHUFB     aesniReversal<>+0(SB), X12, X12
 	VMOVDQU     208(R8), X8
@@ -7588,9 +7586,9 @@ ten_rounds_228:
 	VPXOR       80(SI), X8, X15
 	VAESENCLAST X15, X5, X5
 	VMOVDQU     X5, 80(DI)
-	VPXOR       32(R9), X8, X15
+	VPXOR       (R9), X8, X15
 	VAESENCLAST X15, X6, X6
-	VMOVDQU     X6, 32(R9)
+	VMOVDQU     X6, (R9)
 	LEAQ        aesniWindow<>+0(SB), AX
 	ADDQ        R13, AX
 	VPSHUFB     (AX), X6, X6
@@ -7599,7 +7597,7 @@ ten_rounds_228:
 	VMOVDQU     X6, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
 	JE          no_trailer_230
-	MOVBLZX     32(R9)(R13*1), AX
+	MOVBLZX     (R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
 no_trailer_230:
@@ -7608,9 +7606,9 @@ no_trailer_230:
 rest_8:
 	MOVL    R11, AX
 	BSWAPL  AX
-	XORL    12(R8), AX
-	VMOVDQU (R9), X8
+	VMOVDQU nonceLo+48(FP), X8
 	VPINSRD $0x03, AX, X8, X8
+	VPXOR   (R8), X8, X8
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
 	VPXOR   aesniIndex<>+16(SB), X8, X1
@@ -7787,7 +7785,7 @@ ten_rounds_232:
 	VPSHUFB     aesniReversal<>+0(SB), X12, X12
 	VMOVDQU     192(R8), X8
 	VAESENC     X8, X0, X0
-	VMOVDQU     32(R9), X13
+	VMOVDQU     (R9), X13
 	VAESENC     X8, X1, X1
 	VPSHUFB     aesniReversal<>+0(SB), X13, X13
 	VAESENC     X8, X2, X2
@@ -7842,9 +7840,9 @@ ten_rounds_232:
 	VPXOR       96(SI), X8, X15
 	VAESENCLAST X15, X6, X6
 	VMOVDQU     X6, 96(DI)
-	VPXOR       32(R9), X8, X15
+	VPXOR       (R9), X8, X15
 	VAESENCLAST X15, X7, X7
-	VMOVDQU     X7, 32(R9)
+	VMOVDQU     X7, (R9)
 	LEAQ        aesniWindow<>+0(SB), AX
 	ADDQ        R13, AX
 	VPSHUFB     (AX), X7, X7
@@ -7853,7 +7851,7 @@ ten_rounds_232:
 	VMOVDQU     X7, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
 	JE          no_trailer_234
-	MOVBLZX     32(R9)(R13*1), AX
+	MOVBLZX     (R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
 no_trailer_234:
@@ -7861,12 +7859,12 @@ no_trailer_234:
 
 stream:
 	MOVQ    56(AX), CX
-	MOVQ    CX, 144(SP)
+	MOVQ    CX, 128(SP)
 	MOVQ    64(AX), CX
-	MOVQ    CX, 152(SP)
+	MOVQ    CX, 136(SP)
 	XORL    CX, CX
-	MOVQ    CX, 168(SP)
-	MOVQ    CX, 360(SP)
+	MOVQ    CX, 152(SP)
+	MOVQ    CX, 344(SP)
 	MOVQ    32(AX), R10
 	ADDQ    $0x0f, R10
 	SHRQ    $0x04, R10
@@ -7876,15 +7874,15 @@ stream:
 	ADDQ    $0x02, R10
 	CMPQ    DX, $0x00000060
 	JAE     first_batch
-	MOVQ    DI, 368(SP)
-	MOVQ    DX, 376(SP)
-	ADDQ    168(SP), DX
+	MOVQ    DI, 352(SP)
+	MOVQ    DX, 360(SP)
 	ADDQ    152(SP), DX
+	ADDQ    136(SP), DX
 	MOVL    $0x00000060, CX
 	CMPQ    DX, CX
 	CMOVQHI CX, DX
-	MOVQ    DX, 360(SP)
-	LEAQ    232(SP), DI
+	MOVQ    DX, 344(SP)
+	LEAQ    216(SP), DI
 	ANDQ    $-64, DI
 	JMP     first_batch
 
@@ -7895,8 +7893,8 @@ continue:
 	VMOVDQU    (AX), X13
 	MOVQ       long+8(FP), BX
 	ADDQ       $0x00000410, BX
-	MOVQ       BX, 136(SP)
-	MOVQ       136(SP), BX
+	MOVQ       BX, 120(SP)
+	MOVQ       120(SP), BX
 	MOVQ       1136(BX), CX
 	MOVQ       R10, AX
 	SUBQ       $0x09, AX
@@ -7987,7 +7985,7 @@ loaded_238:
 	XORL AX, AX
 
 short_loaded:
-	VMOVDQU X12, 32(R9)
+	VMOVDQU X12, (R9)
 	CMPQ    R12, $0x00000030
 	JHI     upper_half_239
 	CMPQ    R12, $0x00000020
@@ -8081,7 +8079,7 @@ ten_rounds_247:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
-	VMOVDQU     32(R9), X12
+	VMOVDQU     (R9), X12
 	VMOVDQU     96(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -8118,38 +8116,38 @@ ten_rounds_247:
 	VMOVDQU     224(R8), X8
 	VAESENCLAST X8, X1, X1
 	VMOVDQU     224(R8), X8
-	VPXOR       32(R9), X8, X15
+	VPXOR       (R9), X8, X15
 	VAESENCLAST X15, X2, X2
-	VMOVDQU     X2, 32(R9)
+	VMOVDQU     X2, (R9)
 	CMPQ        DX, $0x10
 	JAE         whole_249
 	CMPQ        DX, $0x08
 	JB          four_bytes_250
-	MOVQ        32(R9), AX
+	MOVQ        (R9), AX
 	MOVQ        AX, (DI)
-	MOVQ        24(R9)(DX*1), AX
+	MOVQ        -8(R9)(DX*1), AX
 	MOVQ        AX, -8(DI)(DX*1)
 	JMP         stored_248
 
 four_bytes_250:
 	CMPQ DX, $0x04
 	JB   one_byte_251
-	MOVL 32(R9), AX
+	MOVL (R9), AX
 	MOVL AX, (DI)
-	MOVL 28(R9)(DX*1), AX
+	MOVL -4(R9)(DX*1), AX
 	MOVL AX, -4(DI)(DX*1)
 	JMP  stored_248
 
 one_byte_251:
 	TESTQ DX, DX
 	JZ    stored_248
-	MOVB  32(R9), AL
+	MOVB  (R9), AL
 	MOVB  AL, (DI)
 	MOVQ  DX, CX
 	SHRQ  $0x01, CX
-	MOVB  32(R9)(CX*1), AL
+	MOVB  (R9)(CX*1), AL
 	MOVB  AL, (DI)(CX*1)
-	MOVB  31(R9)(DX*1), AL
+	MOVB  -1(R9)(DX*1), AL
 	MOVB  AL, -1(DI)(DX*1)
 	JMP   stored_248
 
@@ -8164,7 +8162,7 @@ whole_249:
 stored_248:
 	CMPQ    trailer+40(FP), $0x00
 	JE      no_trailer_252
-	MOVBLZX 32(R9)(R13*1), AX
+	MOVBLZX (R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
 no_trailer_252:
@@ -8228,7 +8226,7 @@ ten_rounds_254:
 	VAESENC     X8, X2, X2
 	VPXOR       X15, X11, X11
 	VAESENC     X8, X3, X3
-	VMOVDQU     32(R9), X12
+	VMOVDQU     (R9), X12
 	VMOVDQU     160(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -8260,9 +8258,9 @@ ten_rounds_254:
 	VPXOR       (SI), X8, X15
 	VAESENCLAST X15, X2, X2
 	VMOVDQU     X2, (DI)
-	VPXOR       32(R9), X8, X15
+	VPXOR       (R9), X8, X15
 	VAESENCLAST X15, X3, X3
-	VMOVDQU     X3, 32(R9)
+	VMOVDQU     X3, (R9)
 	LEAQ        aesniWindow<>+0(SB), AX
 	ADDQ        R13, AX
 	VPSHUFB     (AX), X3, X3
@@ -8271,7 +8269,7 @@ ten_rounds_254:
 	VMOVDQU     X3, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
 	JE          no_trailer_256
-	MOVBLZX     32(R9)(R13*1), AX
+	MOVBLZX     (R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
 no_trailer_256:
@@ -8363,7 +8361,7 @@ ten_rounds_258:
 	VMOVDQU     176(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
-	VMOVDQU     32(R9), X12
+	VMOVDQU     (R9), X12
 	VAESENC     X8, X3, X3
 	VPSHUFB     aesniReversal<>+0(SB), X12, X12
 	VAESENC     X8, X4, X4
@@ -8394,9 +8392,9 @@ ten_rounds_258:
 	VPXOR       16(SI), X8, X15
 	VAESENCLAST X15, X3, X3
 	VMOVDQU     X3, 16(DI)
-	VPXOR       32(R9), X8, X15
+	VPXOR       (R9), X8, X15
 	VAESENCLAST X15, X4, X4
-	VMOVDQU     X4, 32(R9)
+	VMOVDQU     X4, (R9)
 	LEAQ        aesniWindow<>+0(SB), AX
 	ADDQ        R13, AX
 	VPSHUFB     (AX), X4, X4
@@ -8405,7 +8403,7 @@ ten_rounds_258:
 	VMOVDQU     X4, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
 	JE          no_trailer_260
-	MOVBLZX     32(R9)(R13*1), AX
+	MOVBLZX     (R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
 no_trailer_260:
@@ -8521,7 +8519,7 @@ ten_rounds_262:
 	VAESENC     X8, X4, X4
 	VPXOR       X15, X11, X11
 	VAESENC     X8, X5, X5
-	VMOVDQU     32(R9), X12
+	VMOVDQU     (R9), X12
 	VMOVDQU     192(R8), X8
 	VAESENC     X8, X1, X1
 	VPSHUFB     aesniReversal<>+0(SB), X12, X12
@@ -8555,9 +8553,9 @@ ten_rounds_262:
 	VPXOR       32(SI), X8, X15
 	VAESENCLAST X15, X4, X4
 	VMOVDQU     X4, 32(DI)
-	VPXOR       32(R9), X8, X15
+	VPXOR       (R9), X8, X15
 	VAESENCLAST X15, X5, X5
-	VMOVDQU     X5, 32(R9)
+	VMOVDQU     X5, (R9)
 	LEAQ        aesniWindow<>+0(SB), AX
 	ADDQ        R13, AX
 	VPSHUFB     (AX), X5, X5
@@ -8566,7 +8564,7 @@ ten_rounds_262:
 	VMOVDQU     X5, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
 	JE          no_trailer_264
-	MOVBLZX     32(R9)(R13*1), AX
+	MOVBLZX     (R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
 no_trailer_264:
@@ -8708,7 +8706,7 @@ ten_rounds_266:
 	VAESENC     X8, X2, X2
 	VPXOR       X15, X11, X11
 	VAESENC     X8, X3, X3
-	VMOVDQU     32(R9), X12
+	VMOVDQU     (R9), X12
 	VAESENC     X8, X4, X4
 	VPSHUFB     aesniReversal<>+0(SB), X12, X12
 	VAESENC     X8, X5, X5
@@ -8743,9 +8741,9 @@ ten_rounds_266:
 	VPXOR       48(SI), X8, X15
 	VAESENCLAST X15, X5, X5
 	VMOVDQU     X5, 48(DI)
-	VPXOR       32(R9), X8, X15
+	VPXOR       (R9), X8, X15
 	VAESENCLAST X15, X6, X6
-	VMOVDQU     X6, 32(R9)
+	VMOVDQU     X6, (R9)
 	LEAQ        aesniWindow<>+0(SB), AX
 	ADDQ        R13, AX
 	VPSHUFB     (AX), X6, X6
@@ -8754,7 +8752,7 @@ ten_rounds_266:
 	VMOVDQU     X6, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
 	JE          no_trailer_268
-	MOVBLZX     32(R9)(R13*1), AX
+	MOVBLZX     (R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
 no_trailer_268:
@@ -8920,7 +8918,7 @@ ten_rounds_270:
 	VAESENC     X8, X4, X4
 	VPXOR       X15, X11, X11
 	VAESENC     X8, X5, X5
-	VMOVDQU     32(R9), X12
+	VMOVDQU     (R9), X12
 	VAESENC     X8, X6, X6
 	VPSHUFB     aesniReversal<>+0(SB), X12, X12
 	VAESENC     X8, X7, X7
@@ -8958,9 +8956,9 @@ ten_rounds_270:
 	VPXOR       64(SI), X8, X15
 	VAESENCLAST X15, X6, X6
 	VMOVDQU     X6, 64(DI)
-	VPXOR       32(R9), X8, X15
+	VPXOR       (R9), X8, X15
 	VAESENCLAST X15, X7, X7
-	VMOVDQU     X7, 32(R9)
+	VMOVDQU     X7, (R9)
 	LEAQ        aesniWindow<>+0(SB), AX
 	ADDQ        R13, AX
 	VPSHUFB     (AX), X7, X7
@@ -8969,7 +8967,7 @@ ten_rounds_270:
 	VMOVDQU     X7, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
 	JE          no_trailer_272
-	MOVBLZX     32(R9)(R13*1), AX
+	MOVBLZX     (R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
 no_trailer_272:
@@ -9004,14 +9002,14 @@ finish_short:
 finish:
 	CMPQ s+96(FP), $0x00
 	JE   no_seam_273
-	CMPQ 360(SP), $0x00
+	CMPQ 344(SP), $0x00
 	JE   no_seam_273
-	LEAQ 232(SP), AX
+	LEAQ 216(SP), AX
 	ANDQ $-64, AX
-	MOVQ 360(SP), DX
-	MOVQ $0x00000000, 360(SP)
-	MOVQ 368(SP), DI
-	MOVQ 376(SP), R13
+	MOVQ 344(SP), DX
+	MOVQ $0x00000000, 344(SP)
+	MOVQ 352(SP), DI
+	MOVQ 360(SP), R13
 
 move_out_274:
 	SUBQ    R13, DX
@@ -9096,31 +9094,31 @@ moved_276:
 	ADDQ  R13, AX
 	TESTQ DX, DX
 	JZ    moved_out_275
-	MOVQ  168(SP), R13
+	MOVQ  152(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_284
 
 empty_283:
-	MOVQ    152(SP), R13
+	MOVQ    136(SP), R13
 	TESTQ   R13, R13
 	JZ      moved_out_275
-	MOVQ    144(SP), CX
-	ADDQ    $0x18, 144(SP)
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 152(SP)
+	SUBQ    R13, 136(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 160(SP)
-	MOVQ    R13, 168(SP)
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
 	JZ      empty_283
 
 taken_284:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
-	MOVQ    160(SP), DI
-	ADDQ    R13, 160(SP)
-	SUBQ    R13, 168(SP)
+	MOVQ    144(SP), DI
+	ADDQ    R13, 144(SP)
+	SUBQ    R13, 152(SP)
 	JMP     move_out_274
 
 moved_out_275:

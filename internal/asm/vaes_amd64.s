@@ -862,7 +862,7 @@ block:
 
 // func vaesSeal(k *byte, long *byte, dst *byte, src *byte, size uint64, trailer uint64, nonceLo uint64, nonceHi uint64, adLo uint64, adHi uint64, adBits uint64, textBits uint64, s *byte)
 // Requires: AVX, AVX2, CMOV, PCLMULQDQ, VAES, VPCLMULQDQ
-TEXT ·vaesSeal(SB), NOSPLIT, $176-104
+TEXT ·vaesSeal(SB), NOSPLIT, $160-104
 	LEAQ    56(SP), R9
 	ANDQ    $-64, R9
 	MOVQ    k+0(FP), R8
@@ -872,7 +872,6 @@ TEXT ·vaesSeal(SB), NOSPLIT, $176-104
 	VMOVQ   nonceLo+48(FP), X8
 	VPINSRQ $0x01, nonceHi+56(FP), X8, X8
 	VPXOR   (R8), X8, X8
-	VMOVDQU X8, (R9)
 	MOVQ    s+96(FP), AX
 	TESTQ   AX, AX
 	JNZ     stream
@@ -884,14 +883,14 @@ TEXT ·vaesSeal(SB), NOSPLIT, $176-104
 	LEAQ    63(R12), R10
 	SHRQ    $0x04, R10
 	VMOVDQU -16(SI)(DX*1), X12
-	VMOVDQU X12, 64(R9)
+	VMOVDQU X12, 48(R9)
 	MOVQ    SI, R13
 
 first_batch:
 	MOVQ           long+8(FP), BX
 	ADDQ           $0x00000410, BX
-	MOVQ           BX, 136(SP)
-	MOVQ           136(SP), BX
+	MOVQ           BX, 120(SP)
+	MOVQ           120(SP), BX
 	MOVQ           1136(BX), CX
 	MOVQ           R10, AX
 	SUBQ           $0x11, AX
@@ -1044,7 +1043,7 @@ ten_rounds_2:
 	VBROADCASTI128 224(R8), Y8
 	VAESENCLAST    Y8, Y0, Y0
 	VEXTRACTI128   $0x01, Y0, X0
-	VMOVDQU        X0, 16(R9)
+	VMOVDQU        X0, 32(R9)
 	VPXOR          (R13), Y8, Y15
 	VAESENCLAST    Y15, Y1, Y1
 	VMOVDQU        Y1, (DI)
@@ -1075,22 +1074,22 @@ second_batch:
 	JAE   second_batch_whole
 	CMPQ  s+96(FP), $0x00
 	JE    no_run_3
-	MOVQ  168(SP), R13
+	MOVQ  152(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_6
 
 empty_5:
-	MOVQ    152(SP), R13
+	MOVQ    136(SP), R13
 	TESTQ   R13, R13
 	JZ      no_run_3
-	MOVQ    144(SP), CX
-	ADDQ    $0x18, 144(SP)
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 152(SP)
+	SUBQ    R13, 136(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 160(SP)
-	MOVQ    R13, 168(SP)
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
 	JZ      empty_5
 
@@ -1099,9 +1098,9 @@ taken_6:
 	JNZ   seam_4
 	CMPQ  R13, $0x10
 	JB    seam_4
-	MOVQ  160(SP), SI
+	MOVQ  144(SP), SI
 	MOVQ  R13, DX
-	MOVQ  $0x00000000, 168(SP)
+	MOVQ  $0x00000000, 152(SP)
 	JMP   second_batch
 
 seam_4:
@@ -1194,22 +1193,22 @@ less_16:
 
 moved_9:
 fill_7:
-	MOVQ  168(SP), R13
+	MOVQ  152(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_18
 
 empty_17:
-	MOVQ    152(SP), R13
+	MOVQ    136(SP), R13
 	TESTQ   R13, R13
 	JZ      filled_8
-	MOVQ    144(SP), CX
-	ADDQ    $0x18, 144(SP)
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 152(SP)
+	SUBQ    R13, 136(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 160(SP)
-	MOVQ    R13, 168(SP)
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
 	JZ      empty_17
 
@@ -1218,9 +1217,9 @@ taken_18:
 	SUBQ    DX, CX
 	CMPQ    R13, CX
 	CMOVQHI CX, R13
-	MOVQ    160(SP), SI
-	ADDQ    R13, 160(SP)
-	SUBQ    R13, 168(SP)
+	MOVQ    144(SP), SI
+	ADDQ    R13, 144(SP)
+	SUBQ    R13, 152(SP)
 	LEAQ    (DI)(DX*1), AX
 	ADDQ    R13, DX
 	CMPQ    SI, AX
@@ -1323,9 +1322,9 @@ no_run_3:
 second_batch_whole:
 	MOVL           R11, AX
 	BSWAPL         AX
-	XORL           12(R8), AX
-	VMOVDQU        (R9), X8
+	VMOVDQU        nonceLo+48(FP), X8
 	VPINSRD        $0x03, AX, X8, X8
+	VPXOR          (R8), X8, X8
 	VINSERTI128    $0x01, X8, Y8, Y8
 	ADDL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
@@ -1557,7 +1556,7 @@ ten_rounds_28:
 	SUBQ           $0x00000100, DX
 	ADDQ           $0x00000100, BX
 	SUBQ           $0x00000010, R10
-	CMPQ           BX, 136(SP)
+	CMPQ           BX, 120(SP)
 	JNE            within_group_29
 	VPXOR          Y11, Y9, Y15
 	VPXOR          Y15, Y10, Y10
@@ -1575,7 +1574,7 @@ ten_rounds_28:
 	VPSHUFD        $0x4e, X10, X14
 	VPXOR          X14, X11, X11
 	VPXOR          X15, X11, X11
-	MOVQ           136(SP), BX
+	MOVQ           120(SP), BX
 	MOVQ           1136(BX), CX
 	MOVQ           R10, AX
 	SUBQ           $0x11, AX
@@ -1600,9 +1599,9 @@ next:
 batch:
 	MOVL           R11, AX
 	BSWAPL         AX
-	XORL           12(R8), AX
-	VMOVDQU        (R9), X8
+	VMOVDQU        nonceLo+48(FP), X8
 	VPINSRD        $0x03, AX, X8, X8
+	VPXOR          (R8), X8, X8
 	VINSERTI128    $0x01, X8, Y8, Y8
 	ADDL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
@@ -1843,7 +1842,7 @@ ten_rounds_31:
 	SUBQ           $0x00000100, DX
 	ADDQ           $0x00000100, BX
 	SUBQ           $0x00000010, R10
-	CMPQ           BX, 136(SP)
+	CMPQ           BX, 120(SP)
 	JNE            within_group_32
 	VPXOR          Y11, Y9, Y15
 	VPXOR          Y15, Y10, Y10
@@ -1861,7 +1860,7 @@ ten_rounds_31:
 	VPSHUFD        $0x4e, X10, X14
 	VPXOR          X14, X11, X11
 	VPXOR          X15, X11, X11
-	MOVQ           136(SP), BX
+	MOVQ           120(SP), BX
 	MOVQ           1136(BX), CX
 	MOVQ           R10, AX
 	SUBQ           $0x11, AX
@@ -1884,22 +1883,22 @@ within_group_32:
 run_end:
 	CMPQ  s+96(FP), $0x00
 	JE    no_run_33
-	MOVQ  168(SP), R13
+	MOVQ  152(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_36
 
 empty_35:
-	MOVQ    152(SP), R13
+	MOVQ    136(SP), R13
 	TESTQ   R13, R13
 	JZ      no_run_33
-	MOVQ    144(SP), CX
-	ADDQ    $0x18, 144(SP)
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 152(SP)
+	SUBQ    R13, 136(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 160(SP)
-	MOVQ    R13, 168(SP)
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
 	JZ      empty_35
 
@@ -1908,9 +1907,9 @@ taken_36:
 	JNZ   seam_34
 	CMPQ  R13, $0x10
 	JB    seam_34
-	MOVQ  160(SP), SI
+	MOVQ  144(SP), SI
 	MOVQ  R13, DX
-	MOVQ  $0x00000000, 168(SP)
+	MOVQ  $0x00000000, 152(SP)
 	JMP   next
 
 seam_34:
@@ -2003,22 +2002,22 @@ less_46:
 
 moved_39:
 fill_37:
-	MOVQ  168(SP), R13
+	MOVQ  152(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_48
 
 empty_47:
-	MOVQ    152(SP), R13
+	MOVQ    136(SP), R13
 	TESTQ   R13, R13
 	JZ      filled_38
-	MOVQ    144(SP), CX
-	ADDQ    $0x18, 144(SP)
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 152(SP)
+	SUBQ    R13, 136(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 160(SP)
-	MOVQ    R13, 168(SP)
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
 	JZ      empty_47
 
@@ -2027,9 +2026,9 @@ taken_48:
 	SUBQ    DX, CX
 	CMPQ    R13, CX
 	CMOVQHI CX, R13
-	MOVQ    160(SP), SI
-	ADDQ    R13, 160(SP)
-	SUBQ    R13, 168(SP)
+	MOVQ    144(SP), SI
+	ADDQ    R13, 144(SP)
+	SUBQ    R13, 152(SP)
 	LEAQ    (DI)(DX*1), AX
 	ADDQ    R13, DX
 	CMPQ    SI, AX
@@ -2149,7 +2148,7 @@ rest:
 	MOVQ        DX, R13
 	SUBQ        AX, R13
 	LEAQ        -16(SI)(DX*1), CX
-	LEAQ        64(R9), R10
+	LEAQ        48(R9), R10
 	CMPQ        s+96(FP), $0x00
 	CMOVQEQ     R10, CX
 	LEAQ        vaesWindow<>+0(SB), R10
@@ -2168,7 +2167,7 @@ rest:
 	VINSERTI128 $0x01, X12, Y13, Y12
 
 alone_57:
-	VMOVDQU Y12, 32(R9)
+	VMOVDQU Y12, (R9)
 	CMPQ    R12, $0x00000080
 	JHI     upper_half_58
 	CMPQ    R12, $0x00000040
@@ -2209,9 +2208,9 @@ upper_half_64:
 rest_1:
 	MOVL           R11, AX
 	BSWAPL         AX
-	XORL           12(R8), AX
-	VMOVDQU        (R9), X8
+	VMOVDQU        nonceLo+48(FP), X8
 	VPINSRD        $0x03, AX, X8, X8
+	VPXOR          (R8), X8, X8
 	VINSERTI128    $0x01, X8, Y8, Y8
 	ADDL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
@@ -2317,7 +2316,7 @@ ten_rounds_66:
 	VPXOR          Y15, Y11, Y11
 	ADDQ           $0x00000100, BX
 	VBROADCASTI128 224(R8), Y8
-	VPXOR          32(R9), Y8, Y15
+	VPXOR          (R9), Y8, Y15
 	VAESENCLAST    Y15, Y0, Y0
 	VMOVDQU        X0, (DI)
 	LEAQ           -1(R12), AX
@@ -2343,9 +2342,9 @@ alone_67:
 rest_2:
 	MOVL           R11, AX
 	BSWAPL         AX
-	XORL           12(R8), AX
-	VMOVDQU        (R9), X8
+	VMOVDQU        nonceLo+48(FP), X8
 	VPINSRD        $0x03, AX, X8, X8
+	VPXOR          (R8), X8, X8
 	VINSERTI128    $0x01, X8, Y8, Y8
 	ADDL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
@@ -2468,7 +2467,7 @@ ten_rounds_69:
 	VPXOR          (SI), Y8, Y15
 	VAESENCLAST    Y15, Y0, Y0
 	VMOVDQU        Y0, (DI)
-	VPXOR          32(R9), Y8, Y15
+	VPXOR          (R9), Y8, Y15
 	VAESENCLAST    Y15, Y1, Y1
 	VMOVDQU        X1, 32(DI)
 	LEAQ           -1(R12), AX
@@ -2502,9 +2501,9 @@ alone_70:
 rest_3:
 	MOVL           R11, AX
 	BSWAPL         AX
-	XORL           12(R8), AX
-	VMOVDQU        (R9), X8
+	VMOVDQU        nonceLo+48(FP), X8
 	VPINSRD        $0x03, AX, X8, X8
+	VPXOR          (R8), X8, X8
 	VINSERTI128    $0x01, X8, Y8, Y8
 	ADDL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
@@ -2644,7 +2643,7 @@ ten_rounds_72:
 	VPXOR          32(SI), Y8, Y15
 	VAESENCLAST    Y15, Y1, Y1
 	VMOVDQU        Y1, 32(DI)
-	VPXOR          32(R9), Y8, Y15
+	VPXOR          (R9), Y8, Y15
 	VAESENCLAST    Y15, Y2, Y2
 	VMOVDQU        X2, 64(DI)
 	LEAQ           -1(R12), AX
@@ -2687,9 +2686,9 @@ alone_73:
 rest_4:
 	MOVL           R11, AX
 	BSWAPL         AX
-	XORL           12(R8), AX
-	VMOVDQU        (R9), X8
+	VMOVDQU        nonceLo+48(FP), X8
 	VPINSRD        $0x03, AX, X8, X8
+	VPXOR          (R8), X8, X8
 	VINSERTI128    $0x01, X8, Y8, Y8
 	ADDL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
@@ -2846,7 +2845,7 @@ ten_rounds_75:
 	VPXOR          64(SI), Y8, Y15
 	VAESENCLAST    Y15, Y2, Y2
 	VMOVDQU        Y2, 64(DI)
-	VPXOR          32(R9), Y8, Y15
+	VPXOR          (R9), Y8, Y15
 	VAESENCLAST    Y15, Y3, Y3
 	VMOVDQU        X3, 96(DI)
 	LEAQ           -1(R12), AX
@@ -2897,9 +2896,9 @@ alone_76:
 rest_5:
 	MOVL           R11, AX
 	BSWAPL         AX
-	XORL           12(R8), AX
-	VMOVDQU        (R9), X8
+	VMOVDQU        nonceLo+48(FP), X8
 	VPINSRD        $0x03, AX, X8, X8
+	VPXOR          (R8), X8, X8
 	VINSERTI128    $0x01, X8, Y8, Y8
 	ADDL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
@@ -3073,7 +3072,7 @@ ten_rounds_78:
 	VPXOR          96(SI), Y8, Y15
 	VAESENCLAST    Y15, Y3, Y3
 	VMOVDQU        Y3, 96(DI)
-	VPXOR          32(R9), Y8, Y15
+	VPXOR          (R9), Y8, Y15
 	VAESENCLAST    Y15, Y4, Y4
 	VMOVDQU        X4, 128(DI)
 	LEAQ           -1(R12), AX
@@ -3133,9 +3132,9 @@ alone_79:
 rest_6:
 	MOVL           R11, AX
 	BSWAPL         AX
-	XORL           12(R8), AX
-	VMOVDQU        (R9), X8
+	VMOVDQU        nonceLo+48(FP), X8
 	VPINSRD        $0x03, AX, X8, X8
+	VPXOR          (R8), X8, X8
 	VINSERTI128    $0x01, X8, Y8, Y8
 	ADDL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
@@ -3326,7 +3325,7 @@ ten_rounds_81:
 	VPXOR          128(SI), Y8, Y15
 	VAESENCLAST    Y15, Y4, Y4
 	VMOVDQU        Y4, 128(DI)
-	VPXOR          32(R9), Y8, Y15
+	VPXOR          (R9), Y8, Y15
 	VAESENCLAST    Y15, Y5, Y5
 	VMOVDQU        X5, 160(DI)
 	LEAQ           -1(R12), AX
@@ -3394,9 +3393,9 @@ alone_82:
 rest_7:
 	MOVL           R11, AX
 	BSWAPL         AX
-	XORL           12(R8), AX
-	VMOVDQU        (R9), X8
+	VMOVDQU        nonceLo+48(FP), X8
 	VPINSRD        $0x03, AX, X8, X8
+	VPXOR          (R8), X8, X8
 	VINSERTI128    $0x01, X8, Y8, Y8
 	ADDL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
@@ -3604,7 +3603,7 @@ ten_rounds_84:
 	VPXOR          160(SI), Y8, Y15
 	VAESENCLAST    Y15, Y5, Y5
 	VMOVDQU        Y5, 160(DI)
-	VPXOR          32(R9), Y8, Y15
+	VPXOR          (R9), Y8, Y15
 	VAESENCLAST    Y15, Y6, Y6
 	VMOVDQU        X6, 192(DI)
 	LEAQ           -1(R12), AX
@@ -3681,9 +3680,9 @@ alone_85:
 rest_8:
 	MOVL           R11, AX
 	BSWAPL         AX
-	XORL           12(R8), AX
-	VMOVDQU        (R9), X8
+	VMOVDQU        nonceLo+48(FP), X8
 	VPINSRD        $0x03, AX, X8, X8
+	VPXOR          (R8), X8, X8
 	VINSERTI128    $0x01, X8, Y8, Y8
 	ADDL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
@@ -3908,7 +3907,7 @@ ten_rounds_87:
 	VPXOR          192(SI), Y8, Y15
 	VAESENCLAST    Y15, Y6, Y6
 	VMOVDQU        Y6, 192(DI)
-	VPXOR          32(R9), Y8, Y15
+	VPXOR          (R9), Y8, Y15
 	VAESENCLAST    Y15, Y7, Y7
 	VMOVDQU        X7, 224(DI)
 	LEAQ           -1(R12), AX
@@ -4081,18 +4080,18 @@ rest_0:
 	VPXOR        X15, X11, X11
 	MOVQ         s+96(FP), AX
 	VMOVDQU      X11, (AX)
-	VMOVDQU      16(R9), X12
+	VMOVDQU      32(R9), X12
 	VMOVDQU      X12, 16(AX)
 	VZEROUPPER
 	RET
 
 stream:
 	MOVQ  56(AX), CX
-	MOVQ  CX, 144(SP)
+	MOVQ  CX, 128(SP)
 	MOVQ  64(AX), CX
-	MOVQ  CX, 152(SP)
+	MOVQ  CX, 136(SP)
 	XORL  CX, CX
-	MOVQ  CX, 168(SP)
+	MOVQ  CX, 152(SP)
 	MOVQ  32(AX), R10
 	ADDQ  $0x0f, R10
 	SHRQ  $0x04, R10
@@ -4104,22 +4103,22 @@ stream:
 	JAE   whole_89
 	CMPQ  DX, $0x20
 	JA    seam_90
-	MOVQ  168(SP), R13
+	MOVQ  152(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_92
 
 empty_91:
-	MOVQ    152(SP), R13
+	MOVQ    136(SP), R13
 	TESTQ   R13, R13
 	JZ      seam_90
-	MOVQ    144(SP), CX
-	ADDQ    $0x18, 144(SP)
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 152(SP)
+	SUBQ    R13, 136(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 160(SP)
-	MOVQ    R13, 168(SP)
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
 	JZ      empty_91
 
@@ -4171,12 +4170,12 @@ less_97:
 	MOVB  CL, (DI)
 
 moved_93:
-	MOVQ    160(SP), SI
+	MOVQ    144(SP), SI
 	VMOVDQU (SI), Y0
 	VMOVDQU Y0, (DI)(DX*1)
 	SUBQ    DX, SI
-	ADDQ    168(SP), DX
-	MOVQ    $0x00000000, 168(SP)
+	ADDQ    152(SP), DX
+	MOVQ    $0x00000000, 152(SP)
 	MOVQ    DI, R13
 	JMP     first_batch
 
@@ -4270,22 +4269,22 @@ less_107:
 
 moved_100:
 fill_98:
-	MOVQ  168(SP), R13
+	MOVQ  152(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_109
 
 empty_108:
-	MOVQ    152(SP), R13
+	MOVQ    136(SP), R13
 	TESTQ   R13, R13
 	JZ      filled_99
-	MOVQ    144(SP), CX
-	ADDQ    $0x18, 144(SP)
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 152(SP)
+	SUBQ    R13, 136(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 160(SP)
-	MOVQ    R13, 168(SP)
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
 	JZ      empty_108
 
@@ -4294,9 +4293,9 @@ taken_109:
 	SUBQ    DX, CX
 	CMPQ    R13, CX
 	CMOVQHI CX, R13
-	MOVQ    160(SP), SI
-	ADDQ    R13, 160(SP)
-	SUBQ    R13, 168(SP)
+	MOVQ    144(SP), SI
+	ADDQ    R13, 144(SP)
+	SUBQ    R13, 152(SP)
 	LEAQ    (DI)(DX*1), AX
 	ADDQ    R13, DX
 	CMPQ    SI, AX
@@ -4399,12 +4398,12 @@ whole_89:
 continue:
 	MOVL       40(AX), R11
 	VMOVDQU    16(AX), X12
-	VMOVDQU    X12, 16(R9)
+	VMOVDQU    X12, 32(R9)
 	VMOVDQU    (AX), X13
 	MOVQ       long+8(FP), BX
 	ADDQ       $0x00000410, BX
-	MOVQ       BX, 136(SP)
-	MOVQ       136(SP), BX
+	MOVQ       BX, 120(SP)
+	MOVQ       120(SP), BX
 	MOVQ       1136(BX), CX
 	MOVQ       R10, AX
 	SUBQ       $0x11, AX
@@ -4509,22 +4508,22 @@ less_127:
 
 moved_120:
 fill_118:
-	MOVQ  168(SP), R13
+	MOVQ  152(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_129
 
 empty_128:
-	MOVQ    152(SP), R13
+	MOVQ    136(SP), R13
 	TESTQ   R13, R13
 	JZ      filled_119
-	MOVQ    144(SP), CX
-	ADDQ    $0x18, 144(SP)
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 152(SP)
+	SUBQ    R13, 136(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 160(SP)
-	MOVQ    R13, 168(SP)
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
 	JZ      empty_128
 
@@ -4533,9 +4532,9 @@ taken_129:
 	SUBQ    DX, CX
 	CMPQ    R13, CX
 	CMOVQHI CX, R13
-	MOVQ    160(SP), SI
-	ADDQ    R13, 160(SP)
-	SUBQ    R13, 168(SP)
+	MOVQ    144(SP), SI
+	ADDQ    R13, 144(SP)
+	SUBQ    R13, 152(SP)
 	LEAQ    (DI)(DX*1), AX
 	ADDQ    R13, DX
 	CMPQ    SI, AX
@@ -4634,9 +4633,9 @@ filled_119:
 continue_whole:
 	MOVL           R11, AX
 	BSWAPL         AX
-	XORL           12(R8), AX
-	VMOVDQU        (R9), X8
+	VMOVDQU        nonceLo+48(FP), X8
 	VPINSRD        $0x03, AX, X8, X8
+	VPXOR          (R8), X8, X8
 	VINSERTI128    $0x01, X8, Y8, Y8
 	ADDL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
@@ -4894,7 +4893,7 @@ short_loaded:
 	VINSERTI128 $0x01, X12, Y13, Y12
 
 alone_144:
-	VMOVDQU Y12, 32(R9)
+	VMOVDQU Y12, (R9)
 	CMPQ    R12, $0x00000080
 	JHI     upper_half_145
 	CMPQ    R12, $0x00000040
@@ -5024,7 +5023,7 @@ ten_rounds_154:
 	VAESENCLAST    Y8, Y0, Y0
 	VEXTRACTI128   $0x01, Y0, X0
 	VBROADCASTI128 224(R8), Y8
-	VPXOR          32(R9), Y8, Y15
+	VPXOR          (R9), Y8, Y15
 	VAESENCLAST    Y15, Y1, Y1
 	VMOVDQU        X1, (DI)
 	LEAQ           -1(R12), AX
@@ -5119,7 +5118,7 @@ ten_rounds_157:
 	VPXOR          (SI), Y8, Y15
 	VAESENCLAST    Y15, Y1, Y1
 	VMOVDQU        Y1, (DI)
-	VPXOR          32(R9), Y8, Y15
+	VPXOR          (R9), Y8, Y15
 	VAESENCLAST    Y15, Y2, Y2
 	VMOVDQU        X2, 32(DI)
 	LEAQ           -1(R12), AX
@@ -5240,7 +5239,7 @@ ten_rounds_160:
 	VPXOR          32(SI), Y8, Y15
 	VAESENCLAST    Y15, Y2, Y2
 	VMOVDQU        Y2, 32(DI)
-	VPXOR          32(R9), Y8, Y15
+	VPXOR          (R9), Y8, Y15
 	VAESENCLAST    Y15, Y3, Y3
 	VMOVDQU        X3, 64(DI)
 	LEAQ           -1(R12), AX
@@ -5387,7 +5386,7 @@ ten_rounds_163:
 	VPXOR          64(SI), Y8, Y15
 	VAESENCLAST    Y15, Y3, Y3
 	VMOVDQU        Y3, 64(DI)
-	VPXOR          32(R9), Y8, Y15
+	VPXOR          (R9), Y8, Y15
 	VAESENCLAST    Y15, Y4, Y4
 	VMOVDQU        X4, 96(DI)
 	LEAQ           -1(R12), AX
@@ -5560,7 +5559,7 @@ ten_rounds_166:
 	VPXOR          96(SI), Y8, Y15
 	VAESENCLAST    Y15, Y4, Y4
 	VMOVDQU        Y4, 96(DI)
-	VPXOR          32(R9), Y8, Y15
+	VPXOR          (R9), Y8, Y15
 	VAESENCLAST    Y15, Y5, Y5
 	VMOVDQU        X5, 128(DI)
 	LEAQ           -1(R12), AX
@@ -5759,7 +5758,7 @@ ten_rounds_169:
 	VPXOR          128(SI), Y8, Y15
 	VAESENCLAST    Y15, Y5, Y5
 	VMOVDQU        Y5, 128(DI)
-	VPXOR          32(R9), Y8, Y15
+	VPXOR          (R9), Y8, Y15
 	VAESENCLAST    Y15, Y6, Y6
 	VMOVDQU        X6, 160(DI)
 	LEAQ           -1(R12), AX
@@ -5984,7 +5983,7 @@ ten_rounds_172:
 	VPXOR          160(SI), Y8, Y15
 	VAESENCLAST    Y15, Y6, Y6
 	VMOVDQU        Y6, 160(DI)
-	VPXOR          32(R9), Y8, Y15
+	VPXOR          (R9), Y8, Y15
 	VAESENCLAST    Y15, Y7, Y7
 	VMOVDQU        X7, 192(DI)
 	LEAQ           -1(R12), AX
@@ -6121,14 +6120,14 @@ finish:
 	VPXOR        X14, X11, X11
 	VPXOR        X15, X11, X11
 	VPSHUFB      vaesReversal<>+0(SB), X11, X11
-	VPXOR        16(R9), X11, X11
+	VPXOR        32(R9), X11, X11
 	VMOVDQU      X11, (DI)
 	VZEROUPPER
 	RET
 
 // func vaesOpen(k *byte, long *byte, dst *byte, src *byte, size uint64, trailer uint64, nonceLo uint64, nonceHi uint64, adLo uint64, adHi uint64, adBits uint64, textBits uint64, s *byte) (ok uint64, last uint64)
 // Requires: AVX, AVX2, CMOV, PCLMULQDQ, VAES, VPCLMULQDQ
-TEXT ·vaesOpen(SB), NOSPLIT, $520-120
+TEXT ·vaesOpen(SB), NOSPLIT, $504-120
 	LEAQ    56(SP), R9
 	ANDQ    $-64, R9
 	MOVQ    k+0(FP), R8
@@ -6138,7 +6137,6 @@ TEXT ·vaesOpen(SB), NOSPLIT, $520-120
 	VMOVQ   nonceLo+48(FP), X8
 	VPINSRQ $0x01, nonceHi+56(FP), X8, X8
 	VPXOR   (R8), X8, X8
-	VMOVDQU X8, (R9)
 	XORL    AX, AX
 	MOVQ    AX, ok+104(FP)
 	MOVQ    AX, last+112(FP)
@@ -6152,13 +6150,13 @@ TEXT ·vaesOpen(SB), NOSPLIT, $520-120
 	LEAQ    63(R12), R10
 	SHRQ    $0x04, R10
 	VMOVDQU -16(SI)(R12*1), X12
-	VMOVDQU X12, 64(R9)
+	VMOVDQU X12, 48(R9)
 
 first_batch:
 	MOVQ           long+8(FP), BX
 	ADDQ           $0x00000410, BX
-	MOVQ           BX, 136(SP)
-	MOVQ           136(SP), BX
+	MOVQ           BX, 120(SP)
+	MOVQ           120(SP), BX
 	MOVQ           1136(BX), CX
 	MOVQ           R10, AX
 	SUBQ           $0x11, AX
@@ -6378,7 +6376,7 @@ ten_rounds_175:
 	VBROADCASTI128 224(R8), Y8
 	VAESENCLAST    Y8, Y0, Y0
 	VEXTRACTI128   $0x01, Y0, X0
-	VMOVDQU        X0, 16(R9)
+	VMOVDQU        X0, 32(R9)
 	VPXOR          (SI), Y8, Y15
 	VAESENCLAST    Y15, Y1, Y1
 	VMOVDQU        Y1, (DI)
@@ -6405,7 +6403,7 @@ ten_rounds_175:
 	SUBQ           $0x000000e0, DX
 	ADDQ           $0x00000100, BX
 	SUBQ           $0x00000010, R10
-	CMPQ           BX, 136(SP)
+	CMPQ           BX, 120(SP)
 	JNE            within_group_176
 	VPXOR          Y11, Y9, Y15
 	VPXOR          Y15, Y10, Y10
@@ -6427,14 +6425,14 @@ ten_rounds_175:
 	JNZ            more_slots_177
 	CMPQ           s+96(FP), $0x00
 	JE             no_seam_178
-	CMPQ           488(SP), $0x00
+	CMPQ           472(SP), $0x00
 	JE             no_seam_178
-	LEAQ           232(SP), AX
+	LEAQ           216(SP), AX
 	ANDQ           $-64, AX
-	MOVQ           488(SP), DX
-	MOVQ           $0x00000000, 488(SP)
-	MOVQ           496(SP), DI
-	MOVQ           504(SP), R13
+	MOVQ           472(SP), DX
+	MOVQ           $0x00000000, 472(SP)
+	MOVQ           480(SP), DI
+	MOVQ           488(SP), R13
 
 move_out_179:
 	SUBQ    R13, DX
@@ -6528,44 +6526,44 @@ moved_181:
 	ADDQ  R13, AX
 	TESTQ DX, DX
 	JZ    moved_out_180
-	MOVQ  168(SP), R13
+	MOVQ  152(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_190
 
 empty_189:
-	MOVQ    152(SP), R13
+	MOVQ    136(SP), R13
 	TESTQ   R13, R13
 	JZ      moved_out_180
-	MOVQ    144(SP), CX
-	ADDQ    $0x18, 144(SP)
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 152(SP)
+	SUBQ    R13, 136(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 160(SP)
-	MOVQ    R13, 168(SP)
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
 	JZ      empty_189
 
 taken_190:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
-	MOVQ    160(SP), DI
-	ADDQ    R13, 160(SP)
-	SUBQ    R13, 168(SP)
+	MOVQ    144(SP), DI
+	ADDQ    R13, 144(SP)
+	SUBQ    R13, 152(SP)
 	JMP     move_out_179
 
 moved_out_180:
 no_seam_178:
 	MOVQ    s+96(FP), AX
 	VMOVDQU X11, (AX)
-	VMOVDQU 16(R9), X12
+	VMOVDQU 32(R9), X12
 	VMOVDQU X12, 16(AX)
 	VZEROUPPER
 	RET
 
 more_slots_177:
-	MOVQ       136(SP), BX
+	MOVQ       120(SP), BX
 	MOVQ       1136(BX), CX
 	MOVQ       R10, AX
 	SUBQ       $0x11, AX
@@ -6590,9 +6588,9 @@ next:
 batch:
 	MOVL           R11, AX
 	BSWAPL         AX
-	XORL           12(R8), AX
-	VMOVDQU        (R9), X8
+	VMOVDQU        nonceLo+48(FP), X8
 	VPINSRD        $0x03, AX, X8, X8
+	VPXOR          (R8), X8, X8
 	VINSERTI128    $0x01, X8, Y8, Y8
 	ADDL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
@@ -6833,7 +6831,7 @@ ten_rounds_192:
 	SUBQ           $0x00000100, DX
 	ADDQ           $0x00000100, BX
 	SUBQ           $0x00000010, R10
-	CMPQ           BX, 136(SP)
+	CMPQ           BX, 120(SP)
 	JNE            within_group_193
 	VPXOR          Y11, Y9, Y15
 	VPXOR          Y15, Y10, Y10
@@ -6855,14 +6853,14 @@ ten_rounds_192:
 	JNZ            more_slots_194
 	CMPQ           s+96(FP), $0x00
 	JE             no_seam_195
-	CMPQ           488(SP), $0x00
+	CMPQ           472(SP), $0x00
 	JE             no_seam_195
-	LEAQ           232(SP), AX
+	LEAQ           216(SP), AX
 	ANDQ           $-64, AX
-	MOVQ           488(SP), DX
-	MOVQ           $0x00000000, 488(SP)
-	MOVQ           496(SP), DI
-	MOVQ           504(SP), R13
+	MOVQ           472(SP), DX
+	MOVQ           $0x00000000, 472(SP)
+	MOVQ           480(SP), DI
+	MOVQ           488(SP), R13
 
 move_out_196:
 	SUBQ    R13, DX
@@ -6956,44 +6954,44 @@ moved_198:
 	ADDQ  R13, AX
 	TESTQ DX, DX
 	JZ    moved_out_197
-	MOVQ  168(SP), R13
+	MOVQ  152(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_207
 
 empty_206:
-	MOVQ    152(SP), R13
+	MOVQ    136(SP), R13
 	TESTQ   R13, R13
 	JZ      moved_out_197
-	MOVQ    144(SP), CX
-	ADDQ    $0x18, 144(SP)
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 152(SP)
+	SUBQ    R13, 136(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 160(SP)
-	MOVQ    R13, 168(SP)
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
 	JZ      empty_206
 
 taken_207:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
-	MOVQ    160(SP), DI
-	ADDQ    R13, 160(SP)
-	SUBQ    R13, 168(SP)
+	MOVQ    144(SP), DI
+	ADDQ    R13, 144(SP)
+	SUBQ    R13, 152(SP)
 	JMP     move_out_196
 
 moved_out_197:
 no_seam_195:
 	MOVQ    s+96(FP), AX
 	VMOVDQU X11, (AX)
-	VMOVDQU 16(R9), X12
+	VMOVDQU 32(R9), X12
 	VMOVDQU X12, 16(AX)
 	VZEROUPPER
 	RET
 
 more_slots_194:
-	MOVQ       136(SP), BX
+	MOVQ       120(SP), BX
 	MOVQ       1136(BX), CX
 	MOVQ       R10, AX
 	SUBQ       $0x11, AX
@@ -7016,16 +7014,16 @@ within_group_193:
 run_end:
 	CMPQ  s+96(FP), $0x00
 	JE    no_run_208
-	CMPQ  488(SP), $0x00
+	CMPQ  472(SP), $0x00
 	JE    whole_209
 	TESTQ DX, DX
 	JNZ   no_run_208
-	LEAQ  232(SP), AX
+	LEAQ  216(SP), AX
 	ANDQ  $-64, AX
-	MOVQ  488(SP), DX
-	MOVQ  $0x00000000, 488(SP)
-	MOVQ  496(SP), DI
-	MOVQ  504(SP), R13
+	MOVQ  472(SP), DX
+	MOVQ  $0x00000000, 472(SP)
+	MOVQ  480(SP), DI
+	MOVQ  488(SP), R13
 
 move_out_211:
 	SUBQ    R13, DX
@@ -7119,74 +7117,74 @@ moved_213:
 	ADDQ  R13, AX
 	TESTQ DX, DX
 	JZ    moved_out_212
-	MOVQ  168(SP), R13
+	MOVQ  152(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_222
 
 empty_221:
-	MOVQ    152(SP), R13
+	MOVQ    136(SP), R13
 	TESTQ   R13, R13
 	JZ      moved_out_212
-	MOVQ    144(SP), CX
-	ADDQ    $0x18, 144(SP)
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 152(SP)
+	SUBQ    R13, 136(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 160(SP)
-	MOVQ    R13, 168(SP)
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
 	JZ      empty_221
 
 taken_222:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
-	MOVQ    160(SP), DI
-	ADDQ    R13, 160(SP)
-	SUBQ    R13, 168(SP)
+	MOVQ    144(SP), DI
+	ADDQ    R13, 144(SP)
+	SUBQ    R13, 152(SP)
 	JMP     move_out_211
 
 moved_out_212:
 	JMP next
 
 whole_209:
-	MOVQ  168(SP), R13
+	MOVQ  152(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_224
 
 empty_223:
-	MOVQ    152(SP), R13
+	MOVQ    136(SP), R13
 	TESTQ   R13, R13
 	JZ      no_run_208
-	MOVQ    144(SP), CX
-	ADDQ    $0x18, 144(SP)
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 152(SP)
+	SUBQ    R13, 136(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 160(SP)
-	MOVQ    R13, 168(SP)
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
 	JZ      empty_223
 
 taken_224:
 	TESTQ DX, DX
 	JNZ   seam_210
-	MOVQ  160(SP), DI
+	MOVQ  144(SP), DI
 	MOVQ  R13, DX
-	MOVQ  $0x00000000, 168(SP)
+	MOVQ  $0x00000000, 152(SP)
 	JMP   next
 
 seam_210:
-	MOVQ    DI, 496(SP)
-	MOVQ    DX, 504(SP)
-	ADDQ    168(SP), DX
+	MOVQ    DI, 480(SP)
+	MOVQ    DX, 488(SP)
 	ADDQ    152(SP), DX
+	ADDQ    136(SP), DX
 	MOVL    $0x00000100, CX
 	CMPQ    DX, CX
 	CMOVQHI CX, DX
-	MOVQ    DX, 488(SP)
-	LEAQ    232(SP), DI
+	MOVQ    DX, 472(SP)
+	LEAQ    216(SP), DI
 	ANDQ    $-64, DI
 	JMP     next
 
@@ -7202,7 +7200,7 @@ no_run_208:
 	MOVQ        R12, R13
 	SUBQ        AX, R13
 	LEAQ        -16(SI)(R12*1), CX
-	LEAQ        64(R9), R10
+	LEAQ        48(R9), R10
 	CMPQ        s+96(FP), $0x00
 	CMOVQEQ     R10, CX
 	LEAQ        vaesWindow<>+0(SB), R10
@@ -7217,7 +7215,7 @@ no_run_208:
 	VINSERTI128 $0x01, X12, Y13, Y12
 
 alone_225:
-	VMOVDQU Y12, 32(R9)
+	VMOVDQU Y12, (R9)
 	CMPQ    R12, $0x00000080
 	JHI     upper_half_226
 	CMPQ    R12, $0x00000040
@@ -7258,9 +7256,9 @@ upper_half_232:
 rest_1:
 	MOVL           R11, AX
 	BSWAPL         AX
-	XORL           12(R8), AX
-	VMOVDQU        (R9), X8
+	VMOVDQU        nonceLo+48(FP), X8
 	VPINSRD        $0x03, AX, X8, X8
+	VPXOR          (R8), X8, X8
 	VINSERTI128    $0x01, X8, Y8, Y8
 	ADDL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
@@ -7281,7 +7279,7 @@ twelve_rounds_233:
 ten_rounds_234:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
-	VMOVDQU        32(R9), Y12
+	VMOVDQU        (R9), Y12
 	VBROADCASTI128 96(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VPSHUFB        vaesReversal<>+0(SB), Y12, Y12
@@ -7308,7 +7306,7 @@ ten_rounds_234:
 	VPCLMULQDQ     $0x00, 1088(BX), Y14, Y15
 	VPXOR          Y15, Y10, Y10
 	VBROADCASTI128 224(R8), Y8
-	VPXOR          32(R9), Y8, Y15
+	VPXOR          (R9), Y8, Y15
 	VAESENCLAST    Y15, Y0, Y0
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
@@ -7318,36 +7316,36 @@ ten_rounds_234:
 	VEXTRACTI128   $0x01, Y0, X0
 
 alone_235:
-	VMOVDQU X0, 32(R9)
+	VMOVDQU X0, (R9)
 	CMPQ    DX, $0x10
 	JAE     whole_237
 	CMPQ    DX, $0x08
 	JB      four_bytes_238
-	MOVQ    32(R9), AX
+	MOVQ    (R9), AX
 	MOVQ    AX, (DI)
-	MOVQ    24(R9)(DX*1), AX
+	MOVQ    -8(R9)(DX*1), AX
 	MOVQ    AX, -8(DI)(DX*1)
 	JMP     stored_236
 
 four_bytes_238:
 	CMPQ DX, $0x04
 	JB   one_byte_239
-	MOVL 32(R9), AX
+	MOVL (R9), AX
 	MOVL AX, (DI)
-	MOVL 28(R9)(DX*1), AX
+	MOVL -4(R9)(DX*1), AX
 	MOVL AX, -4(DI)(DX*1)
 	JMP  stored_236
 
 one_byte_239:
 	TESTQ DX, DX
 	JZ    stored_236
-	MOVB  32(R9), AL
+	MOVB  (R9), AL
 	MOVB  AL, (DI)
 	MOVQ  DX, CX
 	SHRQ  $0x01, CX
-	MOVB  32(R9)(CX*1), AL
+	MOVB  (R9)(CX*1), AL
 	MOVB  AL, (DI)(CX*1)
-	MOVB  31(R9)(DX*1), AL
+	MOVB  -1(R9)(DX*1), AL
 	MOVB  AL, -1(DI)(DX*1)
 	JMP   stored_236
 
@@ -7362,7 +7360,7 @@ whole_237:
 stored_236:
 	CMPQ    trailer+40(FP), $0x00
 	JE      no_trailer_240
-	MOVBLZX 32(R9)(R13*1), AX
+	MOVBLZX (R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
 no_trailer_240:
@@ -7371,9 +7369,9 @@ no_trailer_240:
 rest_2:
 	MOVL           R11, AX
 	BSWAPL         AX
-	XORL           12(R8), AX
-	VMOVDQU        (R9), X8
+	VMOVDQU        nonceLo+48(FP), X8
 	VPINSRD        $0x03, AX, X8, X8
+	VPXOR          (R8), X8, X8
 	VINSERTI128    $0x01, X8, Y8, Y8
 	ADDL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
@@ -7404,7 +7402,7 @@ ten_rounds_242:
 	VPSHUFB        vaesReversal<>+0(SB), Y12, Y12
 	VBROADCASTI128 96(R8), Y8
 	VAESENC        Y8, Y0, Y0
-	VMOVDQU        32(R9), Y13
+	VMOVDQU        (R9), Y13
 	VAESENC        Y8, Y1, Y1
 	VPSHUFB        vaesReversal<>+0(SB), Y13, Y13
 	VBROADCASTI128 112(R8), Y8
@@ -7447,7 +7445,7 @@ ten_rounds_242:
 	VPXOR          (SI), Y8, Y15
 	VAESENCLAST    Y15, Y0, Y0
 	VMOVDQU        Y0, (DI)
-	VPXOR          32(R9), Y8, Y15
+	VPXOR          (R9), Y8, Y15
 	VAESENCLAST    Y15, Y1, Y1
 	VEXTRACTI128   $0x01, Y0, X0
 	LEAQ           -1(R12), AX
@@ -7458,7 +7456,7 @@ ten_rounds_242:
 	VEXTRACTI128   $0x01, Y1, X1
 
 alone_243:
-	VMOVDQU X1, 32(R9)
+	VMOVDQU X1, (R9)
 	LEAQ    vaesWindow<>+0(SB), AX
 	ADDQ    R13, AX
 	VPSHUFB (AX), X1, X1
@@ -7467,7 +7465,7 @@ alone_243:
 	VMOVDQU X1, -16(DI)(DX*1)
 	CMPQ    trailer+40(FP), $0x00
 	JE      no_trailer_245
-	MOVBLZX 32(R9)(R13*1), AX
+	MOVBLZX (R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
 no_trailer_245:
@@ -7476,9 +7474,9 @@ no_trailer_245:
 rest_3:
 	MOVL           R11, AX
 	BSWAPL         AX
-	XORL           12(R8), AX
-	VMOVDQU        (R9), X8
+	VMOVDQU        nonceLo+48(FP), X8
 	VPINSRD        $0x03, AX, X8, X8
+	VPXOR          (R8), X8, X8
 	VINSERTI128    $0x01, X8, Y8, Y8
 	ADDL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
@@ -7552,7 +7550,7 @@ ten_rounds_247:
 	VPXOR          Y15, Y11, Y11
 	VBROADCASTI128 176(R8), Y8
 	VAESENC        Y8, Y0, Y0
-	VMOVDQU        32(R9), Y12
+	VMOVDQU        (R9), Y12
 	VAESENC        Y8, Y1, Y1
 	VPSHUFB        vaesReversal<>+0(SB), Y12, Y12
 	VAESENC        Y8, Y2, Y2
@@ -7579,7 +7577,7 @@ ten_rounds_247:
 	VPXOR          32(SI), Y8, Y15
 	VAESENCLAST    Y15, Y1, Y1
 	VMOVDQU        Y1, 32(DI)
-	VPXOR          32(R9), Y8, Y15
+	VPXOR          (R9), Y8, Y15
 	VAESENCLAST    Y15, Y2, Y2
 	VEXTRACTI128   $0x01, Y1, X1
 	LEAQ           -1(R12), AX
@@ -7590,7 +7588,7 @@ ten_rounds_247:
 	VEXTRACTI128   $0x01, Y2, X2
 
 alone_248:
-	VMOVDQU X2, 32(R9)
+	VMOVDQU X2, (R9)
 	LEAQ    vaesWindow<>+0(SB), AX
 	ADDQ    R13, AX
 	VPSHUFB (AX), X2, X2
@@ -7599,7 +7597,7 @@ alone_248:
 	VMOVDQU X2, -16(DI)(DX*1)
 	CMPQ    trailer+40(FP), $0x00
 	JE      no_trailer_250
-	MOVBLZX 32(R9)(R13*1), AX
+	MOVBLZX (R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
 no_trailer_250:
@@ -7608,9 +7606,9 @@ no_trailer_250:
 rest_4:
 	MOVL           R11, AX
 	BSWAPL         AX
-	XORL           12(R8), AX
-	VMOVDQU        (R9), X8
+	VMOVDQU        nonceLo+48(FP), X8
 	VPINSRD        $0x03, AX, X8, X8
+	VPXOR          (R8), X8, X8
 	VINSERTI128    $0x01, X8, Y8, Y8
 	ADDL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
@@ -7692,7 +7690,7 @@ ten_rounds_252:
 	VPSHUFB        vaesReversal<>+0(SB), Y12, Y12
 	VBROADCASTI128 160(R8), Y8
 	VAESENC        Y8, Y0, Y0
-	VMOVDQU        32(R9), Y13
+	VMOVDQU        (R9), Y13
 	VAESENC        Y8, Y1, Y1
 	VPSHUFB        vaesReversal<>+0(SB), Y13, Y13
 	VAESENC        Y8, Y2, Y2
@@ -7737,7 +7735,7 @@ ten_rounds_252:
 	VPXOR          64(SI), Y8, Y15
 	VAESENCLAST    Y15, Y2, Y2
 	VMOVDQU        Y2, 64(DI)
-	VPXOR          32(R9), Y8, Y15
+	VPXOR          (R9), Y8, Y15
 	VAESENCLAST    Y15, Y3, Y3
 	VEXTRACTI128   $0x01, Y2, X2
 	LEAQ           -1(R12), AX
@@ -7748,7 +7746,7 @@ ten_rounds_252:
 	VEXTRACTI128   $0x01, Y3, X3
 
 alone_253:
-	VMOVDQU X3, 32(R9)
+	VMOVDQU X3, (R9)
 	LEAQ    vaesWindow<>+0(SB), AX
 	ADDQ    R13, AX
 	VPSHUFB (AX), X3, X3
@@ -7757,7 +7755,7 @@ alone_253:
 	VMOVDQU X3, -16(DI)(DX*1)
 	CMPQ    trailer+40(FP), $0x00
 	JE      no_trailer_255
-	MOVBLZX 32(R9)(R13*1), AX
+	MOVBLZX (R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
 no_trailer_255:
@@ -7766,9 +7764,9 @@ no_trailer_255:
 rest_5:
 	MOVL           R11, AX
 	BSWAPL         AX
-	XORL           12(R8), AX
-	VMOVDQU        (R9), X8
+	VMOVDQU        nonceLo+48(FP), X8
 	VPINSRD        $0x03, AX, X8, X8
+	VPXOR          (R8), X8, X8
 	VINSERTI128    $0x01, X8, Y8, Y8
 	ADDL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
@@ -7890,7 +7888,7 @@ ten_rounds_257:
 	VAESENC        Y8, Y0, Y0
 	VPXOR          Y15, Y11, Y11
 	VAESENC        Y8, Y1, Y1
-	VMOVDQU        32(R9), Y12
+	VMOVDQU        (R9), Y12
 	VAESENC        Y8, Y2, Y2
 	VPSHUFB        vaesReversal<>+0(SB), Y12, Y12
 	VAESENC        Y8, Y3, Y3
@@ -7922,7 +7920,7 @@ ten_rounds_257:
 	VPXOR          96(SI), Y8, Y15
 	VAESENCLAST    Y15, Y3, Y3
 	VMOVDQU        Y3, 96(DI)
-	VPXOR          32(R9), Y8, Y15
+	VPXOR          (R9), Y8, Y15
 	VAESENCLAST    Y15, Y4, Y4
 	VEXTRACTI128   $0x01, Y3, X3
 	LEAQ           -1(R12), AX
@@ -7933,7 +7931,7 @@ ten_rounds_257:
 	VEXTRACTI128   $0x01, Y4, X4
 
 alone_258:
-	VMOVDQU X4, 32(R9)
+	VMOVDQU X4, (R9)
 	LEAQ    vaesWindow<>+0(SB), AX
 	ADDQ    R13, AX
 	VPSHUFB (AX), X4, X4
@@ -7942,7 +7940,7 @@ alone_258:
 	VMOVDQU X4, -16(DI)(DX*1)
 	CMPQ    trailer+40(FP), $0x00
 	JE      no_trailer_260
-	MOVBLZX 32(R9)(R13*1), AX
+	MOVBLZX (R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
 no_trailer_260:
@@ -7951,9 +7949,9 @@ no_trailer_260:
 rest_6:
 	MOVL           R11, AX
 	BSWAPL         AX
-	XORL           12(R8), AX
-	VMOVDQU        (R9), X8
+	VMOVDQU        nonceLo+48(FP), X8
 	VPINSRD        $0x03, AX, X8, X8
+	VPXOR          (R8), X8, X8
 	VINSERTI128    $0x01, X8, Y8, Y8
 	ADDL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
@@ -8083,7 +8081,7 @@ ten_rounds_262:
 	VAESENC        Y8, Y1, Y1
 	VPSHUFB        vaesReversal<>+0(SB), Y12, Y12
 	VAESENC        Y8, Y2, Y2
-	VMOVDQU        32(R9), Y13
+	VMOVDQU        (R9), Y13
 	VAESENC        Y8, Y3, Y3
 	VPSHUFB        vaesReversal<>+0(SB), Y13, Y13
 	VAESENC        Y8, Y4, Y4
@@ -8133,7 +8131,7 @@ ten_rounds_262:
 	VPXOR          128(SI), Y8, Y15
 	VAESENCLAST    Y15, Y4, Y4
 	VMOVDQU        Y4, 128(DI)
-	VPXOR          32(R9), Y8, Y15
+	VPXOR          (R9), Y8, Y15
 	VAESENCLAST    Y15, Y5, Y5
 	VEXTRACTI128   $0x01, Y4, X4
 	LEAQ           -1(R12), AX
@@ -8144,7 +8142,7 @@ ten_rounds_262:
 	VEXTRACTI128   $0x01, Y5, X5
 
 alone_263:
-	VMOVDQU X5, 32(R9)
+	VMOVDQU X5, (R9)
 	LEAQ    vaesWindow<>+0(SB), AX
 	ADDQ    R13, AX
 	VPSHUFB (AX), X5, X5
@@ -8153,7 +8151,7 @@ alone_263:
 	VMOVDQU X5, -16(DI)(DX*1)
 	CMPQ    trailer+40(FP), $0x00
 	JE      no_trailer_265
-	MOVBLZX 32(R9)(R13*1), AX
+	MOVBLZX (R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
 no_trailer_265:
@@ -8162,9 +8160,9 @@ no_trailer_265:
 rest_7:
 	MOVL           R11, AX
 	BSWAPL         AX
-	XORL           12(R8), AX
-	VMOVDQU        (R9), X8
+	VMOVDQU        nonceLo+48(FP), X8
 	VPINSRD        $0x03, AX, X8, X8
+	VPXOR          (R8), X8, X8
 	VINSERTI128    $0x01, X8, Y8, Y8
 	ADDL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
@@ -8333,7 +8331,7 @@ ten_rounds_267:
 	VAESENC        Y8, Y4, Y4
 	VPXOR          Y15, Y11, Y11
 	VAESENC        Y8, Y5, Y5
-	VMOVDQU        32(R9), Y12
+	VMOVDQU        (R9), Y12
 	VAESENC        Y8, Y6, Y6
 	VPSHUFB        vaesReversal<>+0(SB), Y12, Y12
 	VBROADCASTI128 208(R8), Y8
@@ -8371,7 +8369,7 @@ ten_rounds_267:
 	VPXOR          160(SI), Y8, Y15
 	VAESENCLAST    Y15, Y5, Y5
 	VMOVDQU        Y5, 160(DI)
-	VPXOR          32(R9), Y8, Y15
+	VPXOR          (R9), Y8, Y15
 	VAESENCLAST    Y15, Y6, Y6
 	VEXTRACTI128   $0x01, Y5, X5
 	LEAQ           -1(R12), AX
@@ -8382,7 +8380,7 @@ ten_rounds_267:
 	VEXTRACTI128   $0x01, Y6, X6
 
 alone_268:
-	VMOVDQU X6, 32(R9)
+	VMOVDQU X6, (R9)
 	LEAQ    vaesWindow<>+0(SB), AX
 	ADDQ    R13, AX
 	VPSHUFB (AX), X6, X6
@@ -8391,7 +8389,7 @@ alone_268:
 	VMOVDQU X6, -16(DI)(DX*1)
 	CMPQ    trailer+40(FP), $0x00
 	JE      no_trailer_270
-	MOVBLZX 32(R9)(R13*1), AX
+	MOVBLZX (R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
 no_trailer_270:
@@ -8400,9 +8398,9 @@ no_trailer_270:
 rest_8:
 	MOVL           R11, AX
 	BSWAPL         AX
-	XORL           12(R8), AX
-	VMOVDQU        (R9), X8
+	VMOVDQU        nonceLo+48(FP), X8
 	VPINSRD        $0x03, AX, X8, X8
+	VPXOR          (R8), X8, X8
 	VINSERTI128    $0x01, X8, Y8, Y8
 	ADDL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
@@ -8580,7 +8578,7 @@ ten_rounds_272:
 	VPSHUFB        vaesReversal<>+0(SB), Y12, Y12
 	VBROADCASTI128 192(R8), Y8
 	VAESENC        Y8, Y0, Y0
-	VMOVDQU        32(R9), Y13
+	VMOVDQU        (R9), Y13
 	VAESENC        Y8, Y1, Y1
 	VPSHUFB        vaesReversal<>+0(SB), Y13, Y13
 	VAESENC        Y8, Y2, Y2
@@ -8635,7 +8633,7 @@ ten_rounds_272:
 	VPXOR          192(SI), Y8, Y15
 	VAESENCLAST    Y15, Y6, Y6
 	VMOVDQU        Y6, 192(DI)
-	VPXOR          32(R9), Y8, Y15
+	VPXOR          (R9), Y8, Y15
 	VAESENCLAST    Y15, Y7, Y7
 	VEXTRACTI128   $0x01, Y6, X6
 	LEAQ           -1(R12), AX
@@ -8646,7 +8644,7 @@ ten_rounds_272:
 	VEXTRACTI128   $0x01, Y7, X7
 
 alone_273:
-	VMOVDQU X7, 32(R9)
+	VMOVDQU X7, (R9)
 	LEAQ    vaesWindow<>+0(SB), AX
 	ADDQ    R13, AX
 	VPSHUFB (AX), X7, X7
@@ -8655,7 +8653,7 @@ alone_273:
 	VMOVDQU X7, -16(DI)(DX*1)
 	CMPQ    trailer+40(FP), $0x00
 	JE      no_trailer_275
-	MOVBLZX 32(R9)(R13*1), AX
+	MOVBLZX (R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
 no_trailer_275:
@@ -8663,12 +8661,12 @@ no_trailer_275:
 
 stream:
 	MOVQ    56(AX), CX
-	MOVQ    CX, 144(SP)
+	MOVQ    CX, 128(SP)
 	MOVQ    64(AX), CX
-	MOVQ    CX, 152(SP)
+	MOVQ    CX, 136(SP)
 	XORL    CX, CX
-	MOVQ    CX, 168(SP)
-	MOVQ    CX, 488(SP)
+	MOVQ    CX, 152(SP)
+	MOVQ    CX, 472(SP)
 	MOVQ    32(AX), R10
 	ADDQ    $0x0f, R10
 	SHRQ    $0x04, R10
@@ -8678,27 +8676,27 @@ stream:
 	ADDQ    $0x02, R10
 	CMPQ    DX, $0x000000e0
 	JAE     first_batch
-	MOVQ    DI, 496(SP)
-	MOVQ    DX, 504(SP)
-	ADDQ    168(SP), DX
+	MOVQ    DI, 480(SP)
+	MOVQ    DX, 488(SP)
 	ADDQ    152(SP), DX
+	ADDQ    136(SP), DX
 	MOVL    $0x000000e0, CX
 	CMPQ    DX, CX
 	CMOVQHI CX, DX
-	MOVQ    DX, 488(SP)
-	LEAQ    232(SP), DI
+	MOVQ    DX, 472(SP)
+	LEAQ    216(SP), DI
 	ANDQ    $-64, DI
 	JMP     first_batch
 
 continue:
 	MOVL       40(AX), R11
 	VMOVDQU    16(AX), X12
-	VMOVDQU    X12, 16(R9)
+	VMOVDQU    X12, 32(R9)
 	VMOVDQU    (AX), X13
 	MOVQ       long+8(FP), BX
 	ADDQ       $0x00000410, BX
-	MOVQ       BX, 136(SP)
-	MOVQ       136(SP), BX
+	MOVQ       BX, 120(SP)
+	MOVQ       120(SP), BX
 	MOVQ       1136(BX), CX
 	MOVQ       R10, AX
 	SUBQ       $0x11, AX
@@ -8799,7 +8797,7 @@ short_loaded:
 	VINSERTI128 $0x01, X12, Y13, Y12
 
 alone_280:
-	VMOVDQU Y12, 32(R9)
+	VMOVDQU Y12, (R9)
 	CMPQ    R12, $0x00000080
 	JHI     upper_half_281
 	CMPQ    R12, $0x00000040
@@ -8901,7 +8899,7 @@ ten_rounds_290:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
-	VMOVDQU        32(R9), Y12
+	VMOVDQU        (R9), Y12
 	VBROADCASTI128 96(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8939,7 +8937,7 @@ ten_rounds_290:
 	VAESENCLAST    Y8, Y0, Y0
 	VEXTRACTI128   $0x01, Y0, X0
 	VBROADCASTI128 224(R8), Y8
-	VPXOR          32(R9), Y8, Y15
+	VPXOR          (R9), Y8, Y15
 	VAESENCLAST    Y15, Y1, Y1
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
@@ -8949,36 +8947,36 @@ ten_rounds_290:
 	VEXTRACTI128   $0x01, Y1, X1
 
 alone_291:
-	VMOVDQU X1, 32(R9)
+	VMOVDQU X1, (R9)
 	CMPQ    DX, $0x10
 	JAE     whole_293
 	CMPQ    DX, $0x08
 	JB      four_bytes_294
-	MOVQ    32(R9), AX
+	MOVQ    (R9), AX
 	MOVQ    AX, (DI)
-	MOVQ    24(R9)(DX*1), AX
+	MOVQ    -8(R9)(DX*1), AX
 	MOVQ    AX, -8(DI)(DX*1)
 	JMP     stored_292
 
 four_bytes_294:
 	CMPQ DX, $0x04
 	JB   one_byte_295
-	MOVL 32(R9), AX
+	MOVL (R9), AX
 	MOVL AX, (DI)
-	MOVL 28(R9)(DX*1), AX
+	MOVL -4(R9)(DX*1), AX
 	MOVL AX, -4(DI)(DX*1)
 	JMP  stored_292
 
 one_byte_295:
 	TESTQ DX, DX
 	JZ    stored_292
-	MOVB  32(R9), AL
+	MOVB  (R9), AL
 	MOVB  AL, (DI)
 	MOVQ  DX, CX
 	SHRQ  $0x01, CX
-	MOVB  32(R9)(CX*1), AL
+	MOVB  (R9)(CX*1), AL
 	MOVB  AL, (DI)(CX*1)
-	MOVB  31(R9)(DX*1), AL
+	MOVB  -1(R9)(DX*1), AL
 	MOVB  AL, -1(DI)(DX*1)
 	JMP   stored_292
 
@@ -8993,7 +8991,7 @@ whole_293:
 stored_292:
 	CMPQ    trailer+40(FP), $0x00
 	JE      no_trailer_296
-	MOVBLZX 32(R9)(R13*1), AX
+	MOVBLZX (R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
 no_trailer_296:
@@ -9058,7 +9056,7 @@ ten_rounds_298:
 	VAESENC        Y8, Y1, Y1
 	VPXOR          Y15, Y11, Y11
 	VAESENC        Y8, Y2, Y2
-	VMOVDQU        32(R9), Y12
+	VMOVDQU        (R9), Y12
 	VBROADCASTI128 160(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9091,7 +9089,7 @@ ten_rounds_298:
 	VPXOR          (SI), Y8, Y15
 	VAESENCLAST    Y15, Y1, Y1
 	VMOVDQU        Y1, (DI)
-	VPXOR          32(R9), Y8, Y15
+	VPXOR          (R9), Y8, Y15
 	VAESENCLAST    Y15, Y2, Y2
 	VEXTRACTI128   $0x01, Y1, X1
 	LEAQ           -1(R12), AX
@@ -9102,7 +9100,7 @@ ten_rounds_298:
 	VEXTRACTI128   $0x01, Y2, X2
 
 alone_299:
-	VMOVDQU X2, 32(R9)
+	VMOVDQU X2, (R9)
 	LEAQ    vaesWindow<>+0(SB), AX
 	ADDQ    R13, AX
 	VPSHUFB (AX), X2, X2
@@ -9111,7 +9109,7 @@ alone_299:
 	VMOVDQU X2, -16(DI)(DX*1)
 	CMPQ    trailer+40(FP), $0x00
 	JE      no_trailer_301
-	MOVBLZX 32(R9)(R13*1), AX
+	MOVBLZX (R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
 no_trailer_301:
@@ -9204,7 +9202,7 @@ ten_rounds_303:
 	VBROADCASTI128 176(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
-	VMOVDQU        32(R9), Y12
+	VMOVDQU        (R9), Y12
 	VAESENC        Y8, Y2, Y2
 	VPSHUFB        vaesReversal<>+0(SB), Y12, Y12
 	VAESENC        Y8, Y3, Y3
@@ -9236,7 +9234,7 @@ ten_rounds_303:
 	VPXOR          32(SI), Y8, Y15
 	VAESENCLAST    Y15, Y2, Y2
 	VMOVDQU        Y2, 32(DI)
-	VPXOR          32(R9), Y8, Y15
+	VPXOR          (R9), Y8, Y15
 	VAESENCLAST    Y15, Y3, Y3
 	VEXTRACTI128   $0x01, Y2, X2
 	LEAQ           -1(R12), AX
@@ -9247,7 +9245,7 @@ ten_rounds_303:
 	VEXTRACTI128   $0x01, Y3, X3
 
 alone_304:
-	VMOVDQU X3, 32(R9)
+	VMOVDQU X3, (R9)
 	LEAQ    vaesWindow<>+0(SB), AX
 	ADDQ    R13, AX
 	VPSHUFB (AX), X3, X3
@@ -9256,7 +9254,7 @@ alone_304:
 	VMOVDQU X3, -16(DI)(DX*1)
 	CMPQ    trailer+40(FP), $0x00
 	JE      no_trailer_306
-	MOVBLZX 32(R9)(R13*1), AX
+	MOVBLZX (R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
 no_trailer_306:
@@ -9373,7 +9371,7 @@ ten_rounds_308:
 	VAESENC        Y8, Y3, Y3
 	VPXOR          Y15, Y11, Y11
 	VAESENC        Y8, Y4, Y4
-	VMOVDQU        32(R9), Y12
+	VMOVDQU        (R9), Y12
 	VBROADCASTI128 192(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VPSHUFB        vaesReversal<>+0(SB), Y12, Y12
@@ -9408,7 +9406,7 @@ ten_rounds_308:
 	VPXOR          64(SI), Y8, Y15
 	VAESENCLAST    Y15, Y3, Y3
 	VMOVDQU        Y3, 64(DI)
-	VPXOR          32(R9), Y8, Y15
+	VPXOR          (R9), Y8, Y15
 	VAESENCLAST    Y15, Y4, Y4
 	VEXTRACTI128   $0x01, Y3, X3
 	LEAQ           -1(R12), AX
@@ -9419,7 +9417,7 @@ ten_rounds_308:
 	VEXTRACTI128   $0x01, Y4, X4
 
 alone_309:
-	VMOVDQU X4, 32(R9)
+	VMOVDQU X4, (R9)
 	LEAQ    vaesWindow<>+0(SB), AX
 	ADDQ    R13, AX
 	VPSHUFB (AX), X4, X4
@@ -9428,7 +9426,7 @@ alone_309:
 	VMOVDQU X4, -16(DI)(DX*1)
 	CMPQ    trailer+40(FP), $0x00
 	JE      no_trailer_311
-	MOVBLZX 32(R9)(R13*1), AX
+	MOVBLZX (R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
 no_trailer_311:
@@ -9571,7 +9569,7 @@ ten_rounds_313:
 	VAESENC        Y8, Y1, Y1
 	VPXOR          Y15, Y11, Y11
 	VAESENC        Y8, Y2, Y2
-	VMOVDQU        32(R9), Y12
+	VMOVDQU        (R9), Y12
 	VAESENC        Y8, Y3, Y3
 	VPSHUFB        vaesReversal<>+0(SB), Y12, Y12
 	VAESENC        Y8, Y4, Y4
@@ -9607,7 +9605,7 @@ ten_rounds_313:
 	VPXOR          96(SI), Y8, Y15
 	VAESENCLAST    Y15, Y4, Y4
 	VMOVDQU        Y4, 96(DI)
-	VPXOR          32(R9), Y8, Y15
+	VPXOR          (R9), Y8, Y15
 	VAESENCLAST    Y15, Y5, Y5
 	VEXTRACTI128   $0x01, Y4, X4
 	LEAQ           -1(R12), AX
@@ -9618,7 +9616,7 @@ ten_rounds_313:
 	VEXTRACTI128   $0x01, Y5, X5
 
 alone_314:
-	VMOVDQU X5, 32(R9)
+	VMOVDQU X5, (R9)
 	LEAQ    vaesWindow<>+0(SB), AX
 	ADDQ    R13, AX
 	VPSHUFB (AX), X5, X5
@@ -9627,7 +9625,7 @@ alone_314:
 	VMOVDQU X5, -16(DI)(DX*1)
 	CMPQ    trailer+40(FP), $0x00
 	JE      no_trailer_316
-	MOVBLZX 32(R9)(R13*1), AX
+	MOVBLZX (R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
 no_trailer_316:
@@ -9794,7 +9792,7 @@ ten_rounds_318:
 	VAESENC        Y8, Y3, Y3
 	VPXOR          Y15, Y11, Y11
 	VAESENC        Y8, Y4, Y4
-	VMOVDQU        32(R9), Y12
+	VMOVDQU        (R9), Y12
 	VAESENC        Y8, Y5, Y5
 	VPSHUFB        vaesReversal<>+0(SB), Y12, Y12
 	VAESENC        Y8, Y6, Y6
@@ -9833,7 +9831,7 @@ ten_rounds_318:
 	VPXOR          128(SI), Y8, Y15
 	VAESENCLAST    Y15, Y5, Y5
 	VMOVDQU        Y5, 128(DI)
-	VPXOR          32(R9), Y8, Y15
+	VPXOR          (R9), Y8, Y15
 	VAESENCLAST    Y15, Y6, Y6
 	VEXTRACTI128   $0x01, Y5, X5
 	LEAQ           -1(R12), AX
@@ -9844,7 +9842,7 @@ ten_rounds_318:
 	VEXTRACTI128   $0x01, Y6, X6
 
 alone_319:
-	VMOVDQU X6, 32(R9)
+	VMOVDQU X6, (R9)
 	LEAQ    vaesWindow<>+0(SB), AX
 	ADDQ    R13, AX
 	VPSHUFB (AX), X6, X6
@@ -9853,7 +9851,7 @@ alone_319:
 	VMOVDQU X6, -16(DI)(DX*1)
 	CMPQ    trailer+40(FP), $0x00
 	JE      no_trailer_321
-	MOVBLZX 32(R9)(R13*1), AX
+	MOVBLZX (R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
 no_trailer_321:
@@ -10044,7 +10042,7 @@ ten_rounds_323:
 	VAESENC        Y8, Y5, Y5
 	VPXOR          Y15, Y11, Y11
 	VAESENC        Y8, Y6, Y6
-	VMOVDQU        32(R9), Y12
+	VMOVDQU        (R9), Y12
 	VAESENC        Y8, Y7, Y7
 	VPSHUFB        vaesReversal<>+0(SB), Y12, Y12
 	VBROADCASTI128 208(R8), Y8
@@ -10086,7 +10084,7 @@ ten_rounds_323:
 	VPXOR          160(SI), Y8, Y15
 	VAESENCLAST    Y15, Y6, Y6
 	VMOVDQU        Y6, 160(DI)
-	VPXOR          32(R9), Y8, Y15
+	VPXOR          (R9), Y8, Y15
 	VAESENCLAST    Y15, Y7, Y7
 	VEXTRACTI128   $0x01, Y6, X6
 	LEAQ           -1(R12), AX
@@ -10097,7 +10095,7 @@ ten_rounds_323:
 	VEXTRACTI128   $0x01, Y7, X7
 
 alone_324:
-	VMOVDQU X7, 32(R9)
+	VMOVDQU X7, (R9)
 	LEAQ    vaesWindow<>+0(SB), AX
 	ADDQ    R13, AX
 	VPSHUFB (AX), X7, X7
@@ -10106,7 +10104,7 @@ alone_324:
 	VMOVDQU X7, -16(DI)(DX*1)
 	CMPQ    trailer+40(FP), $0x00
 	JE      no_trailer_326
-	MOVBLZX 32(R9)(R13*1), AX
+	MOVBLZX (R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
 no_trailer_326:
@@ -10148,14 +10146,14 @@ finish_short:
 finish:
 	CMPQ s+96(FP), $0x00
 	JE   no_seam_327
-	CMPQ 488(SP), $0x00
+	CMPQ 472(SP), $0x00
 	JE   no_seam_327
-	LEAQ 232(SP), AX
+	LEAQ 216(SP), AX
 	ANDQ $-64, AX
-	MOVQ 488(SP), DX
-	MOVQ $0x00000000, 488(SP)
-	MOVQ 496(SP), DI
-	MOVQ 504(SP), R13
+	MOVQ 472(SP), DX
+	MOVQ $0x00000000, 472(SP)
+	MOVQ 480(SP), DI
+	MOVQ 488(SP), R13
 
 move_out_328:
 	SUBQ    R13, DX
@@ -10249,31 +10247,31 @@ moved_330:
 	ADDQ  R13, AX
 	TESTQ DX, DX
 	JZ    moved_out_329
-	MOVQ  168(SP), R13
+	MOVQ  152(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_339
 
 empty_338:
-	MOVQ    152(SP), R13
+	MOVQ    136(SP), R13
 	TESTQ   R13, R13
 	JZ      moved_out_329
-	MOVQ    144(SP), CX
-	ADDQ    $0x18, 144(SP)
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
 	CMOVQHI 8(CX), R13
-	SUBQ    R13, 152(SP)
+	SUBQ    R13, 136(SP)
 	MOVQ    (CX), CX
-	MOVQ    CX, 160(SP)
-	MOVQ    R13, 168(SP)
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
 	JZ      empty_338
 
 taken_339:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
-	MOVQ    160(SP), DI
-	ADDQ    R13, 160(SP)
-	SUBQ    R13, 168(SP)
+	MOVQ    144(SP), DI
+	ADDQ    R13, 144(SP)
+	SUBQ    R13, 152(SP)
 	JMP     move_out_328
 
 moved_out_329:
@@ -10305,7 +10303,7 @@ no_seam_327:
 	VPXOR        X14, X11, X11
 	VPXOR        X15, X11, X11
 	VPSHUFB      vaesReversal<>+0(SB), X11, X11
-	VPXOR        16(R9), X11, X11
+	VPXOR        32(R9), X11, X11
 	VPXOR        (SI)(R12*1), X11, X11
 	XORL         AX, AX
 	VPTEST       X11, X11

@@ -13,22 +13,23 @@ import (
 // one block XOR a table of small constants: no addition, no byte order to
 // change, and no carry. The one block is made anew for each batch, by
 // inserting the counter's four bytes into the nonce; that is no chain from
-// batch to batch either.
+// batch to batch either. The nonce is loaded from the two arguments that it is,
+// side by side. They were stored a batch ago, so that this load need not wait,
+// though it is wider. With the first round key added it is in registers only.
 func (p plan) counters(from, n int) {
 	base := p.roundKey // free before the first round
 	MOVL(p.counter.As32(), p.t0.As32())
 	BSWAPL(p.t0.As32())
-	XORL(at(p.key, keyStart+12), p.t0.As32())
-	move(p.frame.nonce, low(base))
+	move(arg("nonceLo"), low(base))
 	VPINSRD(operand.U8(3), p.t0.As32(), low(base), low(base))
+	add(low(base), at(p.key, keyStart), low(base))
 	p.spread(base)
 	ADDL(operand.U32(p.batchBlocks()), p.counter.As32())
 	p.addIndex(base, from, n)
 }
 
 // firstCounters is counters for batch 0 of a text, where p.counter is 0. It
-// takes the nonce from where loadNonce left it: loading it again would wait for
-// its store, and long if it happens to cross a cache line.
+// takes the block from where loadNonce left it.
 func (p plan) firstCounters(from, n int) {
 	p.spread(p.roundKey)
 	MOVL(operand.U32(p.batchBlocks()), p.counter.As32())
@@ -49,11 +50,9 @@ func (p plan) addIndex(base vec, from, n int) {
 }
 
 // loadNonce leaves the counter block of counter 0, with the first round key
-// added, in the frame and in p.roundKey. lo and hi are the nonce's 12 bytes,
-// little endian.
+// added, in p.roundKey. lo and hi are the nonce's 12 bytes, little endian.
 func (p plan) loadNonce(lo, hi operand.Mem) {
 	x := low(p.roundKey)
 	loadHalves(lo, hi, x)
 	add(x, at(p.key, keyStart), x)
-	move(x, p.frame.nonce)
 }

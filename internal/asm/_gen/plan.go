@@ -167,9 +167,8 @@ func (p position) moveOn(n int) {
 // Arguments and calls). The stack is aligned to 8 bytes only, so a register has
 // the line's address.
 type frame struct {
-	nonce   operand.Mem // per-record nonce, counter 0, with the first round key added
-	mask    operand.Mem // E(J₀), which the hash is added to
 	partial operand.Mem // a vector: the last text, zeros behind it
+	mask    operand.Mem // E(J₀), which the hash is added to
 	ending  operand.Mem // the last block of a long text in one place, before any output
 
 	end operand.Mem // address behind H¹ in the table in use

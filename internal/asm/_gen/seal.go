@@ -27,14 +27,13 @@ const textArguments = "k, long *byte, dst, src *byte, size, trailer, nonceLo, no
 
 // enter loads what every call needs.
 func (p *plan) enter() {
-	locals := AllocLocal(line + blockSize + line - 8)
+	locals := AllocLocal(line + line - 8)
 	LEAQ(locals.Offset(line-8), p.aligned)
 	ANDQ(operand.I8(-line), p.aligned)
 	p.frame = frame{
-		nonce:   at(p.aligned, 0),
-		mask:    at(p.aligned, blockSize),
-		partial: at(p.aligned, 2*blockSize),
-		ending:  at(p.aligned, line),
+		partial: at(p.aligned, 0),
+		mask:    at(p.aligned, p.width),
+		ending:  at(p.aligned, p.width+blockSize),
 		end:     AllocLocal(8),
 	}
 	p.loadArguments()
