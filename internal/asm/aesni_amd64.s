@@ -523,6 +523,13 @@ aes192:
 	VMOVDQU     224(R8), X0
 	VMOVDQU     X0, 224(R8)
 	VAESENCLAST X0, X2, X2
+	XORL        AX, AX
+	XORL        BX, BX
+	XORL        CX, CX
+	XORL        DX, DX
+	XORL        R9, R9
+	XORL        R10, R10
+	XORL        R11, R11
 
 powers:
 	VPSHUFB    aesniReversal<>+0(SB), X2, X0
@@ -648,6 +655,22 @@ powers:
 	VPSHUFD    $0x4e, X7, X9
 	VPXOR      X7, X9, X9
 	VMOVDQU    X7, X8
+	VPXOR      X0, X0, X0
+	VPXOR      X1, X1, X1
+	VPXOR      X2, X2, X2
+	VPXOR      X3, X3, X3
+	VPXOR      X4, X4, X4
+	VPXOR      X5, X5, X5
+	VPXOR      X6, X6, X6
+	VPXOR      X7, X7, X7
+	VPXOR      X8, X8, X8
+	VPXOR      X9, X9, X9
+	VPXOR      X10, X10, X10
+	VPXOR      X11, X11, X11
+	VPXOR      X12, X12, X12
+	VPXOR      X13, X13, X13
+	VPXOR      X14, X14, X14
+	VPXOR      X15, X15, X15
 	RET
 
 // func aesniPowers(k *byte, table *byte, powers uint64)
@@ -746,6 +769,22 @@ vector:
 	SUBQ        $0x10, SI
 	DECQ        CX
 	JNZ         vector
+	VPXOR       X0, X0, X0
+	VPXOR       X1, X1, X1
+	VPXOR       X2, X2, X2
+	VPXOR       X3, X3, X3
+	VPXOR       X4, X4, X4
+	VPXOR       X5, X5, X5
+	VPXOR       X6, X6, X6
+	VPXOR       X7, X7, X7
+	VPXOR       X8, X8, X8
+	VPXOR       X9, X9, X9
+	VPXOR       X10, X10, X10
+	VPXOR       X11, X11, X11
+	VPXOR       X12, X12, X12
+	VPXOR       X13, X13, X13
+	VPXOR       X14, X14, X14
+	VPXOR       X15, X15, X15
 	RET
 
 // func aesniHash(k *byte, hash *byte, data *byte, blocks uint64)
@@ -800,6 +839,24 @@ block:
 	TESTQ      R10, R10
 	JNZ        turn
 	VMOVDQU    X13, (DX)
+	XORL       AX, AX
+	XORL       CX, CX
+	VPXOR      X0, X0, X0
+	VPXOR      X1, X1, X1
+	VPXOR      X2, X2, X2
+	VPXOR      X3, X3, X3
+	VPXOR      X4, X4, X4
+	VPXOR      X5, X5, X5
+	VPXOR      X6, X6, X6
+	VPXOR      X7, X7, X7
+	VPXOR      X8, X8, X8
+	VPXOR      X9, X9, X9
+	VPXOR      X10, X10, X10
+	VPXOR      X11, X11, X11
+	VPXOR      X12, X12, X12
+	VPXOR      X13, X13, X13
+	VPXOR      X14, X14, X14
+	VPXOR      X15, X15, X15
 	RET
 
 // func aesniSeal(k *byte, long *byte, dst *byte, src *byte, size uint64, trailer uint64, nonceLo uint64, nonceHi uint64, adLo uint64, adHi uint64, adBits uint64, textBits uint64, s *byte)
@@ -3796,6 +3853,27 @@ rest_0:
 	VMOVDQU     X11, (AX)
 	VMOVDQU     16(R9), X12
 	VMOVDQU     X12, 16(AX)
+	XORL        AX, AX
+	XORL        CX, CX
+	VPXOR       X0, X0, X0
+	VPXOR       X1, X1, X1
+	VPXOR       X2, X2, X2
+	VPXOR       X3, X3, X3
+	VPXOR       X4, X4, X4
+	VPXOR       X5, X5, X5
+	VPXOR       X6, X6, X6
+	VPXOR       X7, X7, X7
+	VPXOR       X8, X8, X8
+	VPXOR       X9, X9, X9
+	VPXOR       X10, X10, X10
+	VPXOR       X11, X11, X11
+	VPXOR       X12, X12, X12
+	VPXOR       X13, X13, X13
+	VPXOR       X14, X14, X14
+	VPXOR       X15, X15, X15
+	VMOVDQU     X0, (R9)
+	VMOVDQU     X0, 16(R9)
+	VMOVDQU     X0, 32(R9)
 	RET
 
 stream:
@@ -5450,6 +5528,25 @@ finish_short:
 	VPSHUFB    aesniReversal<>+0(SB), X11, X11
 	VPXOR      X1, X11, X11
 	VMOVDQU    X11, (DI)
+	XORL       AX, AX
+	XORL       CX, CX
+	VPXOR      X0, X0, X0
+	VPXOR      X1, X1, X1
+	VPXOR      X2, X2, X2
+	VPXOR      X3, X3, X3
+	VPXOR      X4, X4, X4
+	VPXOR      X5, X5, X5
+	VPXOR      X6, X6, X6
+	VPXOR      X7, X7, X7
+	VPXOR      X8, X8, X8
+	VPXOR      X9, X9, X9
+	VPXOR      X10, X10, X10
+	VPXOR      X11, X11, X11
+	VPXOR      X12, X12, X12
+	VPXOR      X13, X13, X13
+	VPXOR      X14, X14, X14
+	VPXOR      X15, X15, X15
+	VMOVDQU    X0, (R9)
 	RET
 
 finish:
@@ -5477,6 +5574,27 @@ finish:
 	VPSHUFB    aesniReversal<>+0(SB), X11, X11
 	VPXOR      16(R9), X11, X11
 	VMOVDQU    X11, (DI)
+	XORL       AX, AX
+	XORL       CX, CX
+	VPXOR      X0, X0, X0
+	VPXOR      X1, X1, X1
+	VPXOR      X2, X2, X2
+	VPXOR      X3, X3, X3
+	VPXOR      X4, X4, X4
+	VPXOR      X5, X5, X5
+	VPXOR      X6, X6, X6
+	VPXOR      X7, X7, X7
+	VPXOR      X8, X8, X8
+	VPXOR      X9, X9, X9
+	VPXOR      X10, X10, X10
+	VPXOR      X11, X11, X11
+	VPXOR      X12, X12, X12
+	VPXOR      X13, X13, X13
+	VPXOR      X14, X14, X14
+	VPXOR      X15, X15, X15
+	VMOVDQU    X0, (R9)
+	VMOVDQU    X0, 16(R9)
+	VMOVDQU    X0, 32(R9)
 	RET
 
 // func aesniOpen(k *byte, long *byte, dst *byte, src *byte, size uint64, trailer uint64, nonceLo uint64, nonceHi uint64, adLo uint64, adHi uint64, adBits uint64, textBits uint64, s *byte) (ok uint64, last uint64)
@@ -5744,8 +5862,10 @@ ten_rounds_146:
 	JNZ         more_slots_148
 	CMPQ        s+96(FP), $0x00
 	JE          no_seam_149
-	CMPQ        344(SP), $0x00
+	CMPQ        368(SP), $0x00
 	JE          no_seam_149
+	CMPQ        344(SP), $0x00
+	JE          erase_150
 	LEAQ        216(SP), AX
 	ANDQ        $-64, AX
 	MOVQ        344(SP), DX
@@ -5753,12 +5873,12 @@ ten_rounds_146:
 	MOVQ        352(SP), DI
 	MOVQ        360(SP), R13
 
-move_out_150:
+move_out_151:
 	SUBQ    R13, DX
 	CMPQ    AX, DI
-	JE      moved_152
+	JE      moved_153
 	CMPQ    R13, $0x00000040
-	JB      less_153
+	JB      less_154
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU 16(AX), X0
@@ -5775,11 +5895,11 @@ move_out_150:
 	VMOVDQU X0, -32(DI)(R13*1)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_152
+	JMP     moved_153
 
-less_153:
+less_154:
 	CMPQ    R13, $0x00000020
-	JB      less_154
+	JB      less_155
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU 16(AX), X0
@@ -5788,62 +5908,62 @@ less_153:
 	VMOVDQU X0, -32(DI)(R13*1)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_152
+	JMP     moved_153
 
-less_154:
+less_155:
 	CMPQ    R13, $0x00000010
-	JB      less_155
+	JB      less_156
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_152
+	JMP     moved_153
 
-less_155:
+less_156:
 	CMPQ R13, $0x00000008
-	JB   less_156
+	JB   less_157
 	MOVQ (AX), CX
 	MOVQ CX, (DI)
 	MOVQ -8(AX)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_152
+	JMP  moved_153
 
-less_156:
+less_157:
 	CMPQ R13, $0x00000004
-	JB   less_157
+	JB   less_158
 	MOVL (AX), CX
 	MOVL CX, (DI)
 	MOVL -4(AX)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_152
+	JMP  moved_153
 
-less_157:
+less_158:
 	CMPQ R13, $0x00000002
-	JB   less_158
+	JB   less_159
 	MOVW (AX), CX
 	MOVW CX, (DI)
 	MOVW -2(AX)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_152
+	JMP  moved_153
 
-less_158:
+less_159:
 	TESTQ R13, R13
-	JZ    moved_152
+	JZ    moved_153
 	MOVB  (AX), CL
 	MOVB  CL, (DI)
 
-moved_152:
+moved_153:
 	ADDQ  R13, AX
 	TESTQ DX, DX
-	JZ    moved_out_151
+	JZ    moved_out_152
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_160
+	JNZ   taken_161
 
-empty_159:
+empty_160:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      moved_out_151
+	JZ      moved_out_152
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -5853,22 +5973,56 @@ empty_159:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_159
+	JZ      empty_160
 
-taken_160:
+taken_161:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
 	MOVQ    144(SP), DI
 	ADDQ    R13, 144(SP)
 	SUBQ    R13, 152(SP)
-	JMP     move_out_150
+	JMP     move_out_151
 
-moved_out_151:
+moved_out_152:
+erase_150:
+	LEAQ    216(SP), AX
+	ANDQ    $-64, AX
+	VPXOR   X0, X0, X0
+	VMOVDQU X0, (AX)
+	VMOVDQU X0, 16(AX)
+	VMOVDQU X0, 32(AX)
+	VMOVDQU X0, 48(AX)
+	VMOVDQU X0, 64(AX)
+	VMOVDQU X0, 80(AX)
+	VMOVDQU X0, 96(AX)
+	VMOVDQU X0, 112(AX)
+
 no_seam_149:
 	MOVQ    s+96(FP), AX
 	VMOVDQU X11, (AX)
 	VMOVDQU 16(R9), X12
 	VMOVDQU X12, 16(AX)
+	XORL    AX, AX
+	XORL    CX, CX
+	VPXOR   X0, X0, X0
+	VPXOR   X1, X1, X1
+	VPXOR   X2, X2, X2
+	VPXOR   X3, X3, X3
+	VPXOR   X4, X4, X4
+	VPXOR   X5, X5, X5
+	VPXOR   X6, X6, X6
+	VPXOR   X7, X7, X7
+	VPXOR   X8, X8, X8
+	VPXOR   X9, X9, X9
+	VPXOR   X10, X10, X10
+	VPXOR   X11, X11, X11
+	VPXOR   X12, X12, X12
+	VPXOR   X13, X13, X13
+	VPXOR   X14, X14, X14
+	VPXOR   X15, X15, X15
+	VMOVDQU X0, (R9)
+	VMOVDQU X0, 16(R9)
+	VMOVDQU X0, 32(R9)
 	RET
 
 more_slots_148:
@@ -5910,8 +6064,8 @@ batch:
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	VPXOR   aesniIndex<>+112(SB), X8, X7
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_162
-	JE      twelve_rounds_161
+	JB      ten_rounds_163
+	JE      twelve_rounds_162
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -5931,7 +6085,7 @@ batch:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-twelve_rounds_161:
+twelve_rounds_162:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -5951,7 +6105,7 @@ twelve_rounds_161:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-ten_rounds_162:
+ten_rounds_163:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     (SI), X12
@@ -6140,7 +6294,7 @@ ten_rounds_162:
 	ADDQ        $0x00000080, BX
 	SUBQ        $0x00000008, R10
 	CMPQ        BX, 120(SP)
-	JNE         within_group_163
+	JNE         within_group_164
 	VPXOR       X11, X9, X15
 	VPXOR       X15, X10, X10
 	VPCLMULQDQ  $0x10, aesniPolynomial<>+0(SB), X9, X15
@@ -6152,11 +6306,13 @@ ten_rounds_162:
 	VPXOR       X14, X11, X11
 	VPXOR       X15, X11, X11
 	TESTQ       R10, R10
-	JNZ         more_slots_164
+	JNZ         more_slots_165
 	CMPQ        s+96(FP), $0x00
-	JE          no_seam_165
+	JE          no_seam_166
+	CMPQ        368(SP), $0x00
+	JE          no_seam_166
 	CMPQ        344(SP), $0x00
-	JE          no_seam_165
+	JE          erase_167
 	LEAQ        216(SP), AX
 	ANDQ        $-64, AX
 	MOVQ        344(SP), DX
@@ -6164,12 +6320,12 @@ ten_rounds_162:
 	MOVQ        352(SP), DI
 	MOVQ        360(SP), R13
 
-move_out_166:
+move_out_168:
 	SUBQ    R13, DX
 	CMPQ    AX, DI
-	JE      moved_168
+	JE      moved_170
 	CMPQ    R13, $0x00000040
-	JB      less_169
+	JB      less_171
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU 16(AX), X0
@@ -6186,11 +6342,11 @@ move_out_166:
 	VMOVDQU X0, -32(DI)(R13*1)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_168
+	JMP     moved_170
 
-less_169:
+less_171:
 	CMPQ    R13, $0x00000020
-	JB      less_170
+	JB      less_172
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU 16(AX), X0
@@ -6199,62 +6355,62 @@ less_169:
 	VMOVDQU X0, -32(DI)(R13*1)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_168
+	JMP     moved_170
 
-less_170:
+less_172:
 	CMPQ    R13, $0x00000010
-	JB      less_171
+	JB      less_173
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_168
+	JMP     moved_170
 
-less_171:
+less_173:
 	CMPQ R13, $0x00000008
-	JB   less_172
+	JB   less_174
 	MOVQ (AX), CX
 	MOVQ CX, (DI)
 	MOVQ -8(AX)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_168
+	JMP  moved_170
 
-less_172:
+less_174:
 	CMPQ R13, $0x00000004
-	JB   less_173
+	JB   less_175
 	MOVL (AX), CX
 	MOVL CX, (DI)
 	MOVL -4(AX)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_168
+	JMP  moved_170
 
-less_173:
+less_175:
 	CMPQ R13, $0x00000002
-	JB   less_174
+	JB   less_176
 	MOVW (AX), CX
 	MOVW CX, (DI)
 	MOVW -2(AX)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_168
+	JMP  moved_170
 
-less_174:
+less_176:
 	TESTQ R13, R13
-	JZ    moved_168
+	JZ    moved_170
 	MOVB  (AX), CL
 	MOVB  CL, (DI)
 
-moved_168:
+moved_170:
 	ADDQ  R13, AX
 	TESTQ DX, DX
-	JZ    moved_out_167
+	JZ    moved_out_169
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_176
+	JNZ   taken_178
 
-empty_175:
+empty_177:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      moved_out_167
+	JZ      moved_out_169
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -6264,25 +6420,59 @@ empty_175:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_175
+	JZ      empty_177
 
-taken_176:
+taken_178:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
 	MOVQ    144(SP), DI
 	ADDQ    R13, 144(SP)
 	SUBQ    R13, 152(SP)
-	JMP     move_out_166
+	JMP     move_out_168
 
-moved_out_167:
-no_seam_165:
+moved_out_169:
+erase_167:
+	LEAQ    216(SP), AX
+	ANDQ    $-64, AX
+	VPXOR   X0, X0, X0
+	VMOVDQU X0, (AX)
+	VMOVDQU X0, 16(AX)
+	VMOVDQU X0, 32(AX)
+	VMOVDQU X0, 48(AX)
+	VMOVDQU X0, 64(AX)
+	VMOVDQU X0, 80(AX)
+	VMOVDQU X0, 96(AX)
+	VMOVDQU X0, 112(AX)
+
+no_seam_166:
 	MOVQ    s+96(FP), AX
 	VMOVDQU X11, (AX)
 	VMOVDQU 16(R9), X12
 	VMOVDQU X12, 16(AX)
+	XORL    AX, AX
+	XORL    CX, CX
+	VPXOR   X0, X0, X0
+	VPXOR   X1, X1, X1
+	VPXOR   X2, X2, X2
+	VPXOR   X3, X3, X3
+	VPXOR   X4, X4, X4
+	VPXOR   X5, X5, X5
+	VPXOR   X6, X6, X6
+	VPXOR   X7, X7, X7
+	VPXOR   X8, X8, X8
+	VPXOR   X9, X9, X9
+	VPXOR   X10, X10, X10
+	VPXOR   X11, X11, X11
+	VPXOR   X12, X12, X12
+	VPXOR   X13, X13, X13
+	VPXOR   X14, X14, X14
+	VPXOR   X15, X15, X15
+	VMOVDQU X0, (R9)
+	VMOVDQU X0, 16(R9)
+	VMOVDQU X0, 32(R9)
 	RET
 
-more_slots_164:
+more_slots_165:
 	MOVQ       120(SP), BX
 	MOVQ       1136(BX), CX
 	MOVQ       R10, AX
@@ -6299,17 +6489,17 @@ more_slots_164:
 	VPCLMULQDQ $0x11, (BX), X12, X11
 	VPCLMULQDQ $0x00, 1088(BX), X14, X10
 
-within_group_163:
+within_group_164:
 	CMPQ DX, $0x00000080
 	JAE  batch
 
 run_end:
 	CMPQ  s+96(FP), $0x00
-	JE    no_run_177
+	JE    no_run_179
 	CMPQ  344(SP), $0x00
-	JE    whole_178
+	JE    whole_180
 	TESTQ DX, DX
-	JNZ   no_run_177
+	JNZ   no_run_179
 	LEAQ  216(SP), AX
 	ANDQ  $-64, AX
 	MOVQ  344(SP), DX
@@ -6317,12 +6507,12 @@ run_end:
 	MOVQ  352(SP), DI
 	MOVQ  360(SP), R13
 
-move_out_180:
+move_out_182:
 	SUBQ    R13, DX
 	CMPQ    AX, DI
-	JE      moved_182
+	JE      moved_184
 	CMPQ    R13, $0x00000040
-	JB      less_183
+	JB      less_185
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU 16(AX), X0
@@ -6339,11 +6529,11 @@ move_out_180:
 	VMOVDQU X0, -32(DI)(R13*1)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_182
+	JMP     moved_184
 
-less_183:
+less_185:
 	CMPQ    R13, $0x00000020
-	JB      less_184
+	JB      less_186
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU 16(AX), X0
@@ -6352,85 +6542,54 @@ less_183:
 	VMOVDQU X0, -32(DI)(R13*1)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_182
+	JMP     moved_184
 
-less_184:
+less_186:
 	CMPQ    R13, $0x00000010
-	JB      less_185
+	JB      less_187
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_182
+	JMP     moved_184
 
-less_185:
+less_187:
 	CMPQ R13, $0x00000008
-	JB   less_186
+	JB   less_188
 	MOVQ (AX), CX
 	MOVQ CX, (DI)
 	MOVQ -8(AX)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_182
+	JMP  moved_184
 
-less_186:
+less_188:
 	CMPQ R13, $0x00000004
-	JB   less_187
+	JB   less_189
 	MOVL (AX), CX
 	MOVL CX, (DI)
 	MOVL -4(AX)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_182
+	JMP  moved_184
 
-less_187:
+less_189:
 	CMPQ R13, $0x00000002
-	JB   less_188
+	JB   less_190
 	MOVW (AX), CX
 	MOVW CX, (DI)
 	MOVW -2(AX)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_182
+	JMP  moved_184
 
-less_188:
+less_190:
 	TESTQ R13, R13
-	JZ    moved_182
+	JZ    moved_184
 	MOVB  (AX), CL
 	MOVB  CL, (DI)
 
-moved_182:
+moved_184:
 	ADDQ  R13, AX
 	TESTQ DX, DX
-	JZ    moved_out_181
-	MOVQ  152(SP), R13
-	TESTQ R13, R13
-	JNZ   taken_190
-
-empty_189:
-	MOVQ    136(SP), R13
-	TESTQ   R13, R13
-	JZ      moved_out_181
-	MOVQ    128(SP), CX
-	ADDQ    $0x18, 128(SP)
-	CMPQ    R13, 8(CX)
-	CMOVQHI 8(CX), R13
-	SUBQ    R13, 136(SP)
-	MOVQ    (CX), CX
-	MOVQ    CX, 144(SP)
-	MOVQ    R13, 152(SP)
-	TESTQ   R13, R13
-	JZ      empty_189
-
-taken_190:
-	CMPQ    R13, DX
-	CMOVQHI DX, R13
-	MOVQ    144(SP), DI
-	ADDQ    R13, 144(SP)
-	SUBQ    R13, 152(SP)
-	JMP     move_out_180
-
-moved_out_181:
-	JMP next
-
-whole_178:
+	JZ    moved_out_183
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_192
@@ -6438,7 +6597,7 @@ whole_178:
 empty_191:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      no_run_177
+	JZ      moved_out_183
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -6451,14 +6610,45 @@ empty_191:
 	JZ      empty_191
 
 taken_192:
+	CMPQ    R13, DX
+	CMOVQHI DX, R13
+	MOVQ    144(SP), DI
+	ADDQ    R13, 144(SP)
+	SUBQ    R13, 152(SP)
+	JMP     move_out_182
+
+moved_out_183:
+	JMP next
+
+whole_180:
+	MOVQ  152(SP), R13
+	TESTQ R13, R13
+	JNZ   taken_194
+
+empty_193:
+	MOVQ    136(SP), R13
+	TESTQ   R13, R13
+	JZ      no_run_179
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
+	CMPQ    R13, 8(CX)
+	CMOVQHI 8(CX), R13
+	SUBQ    R13, 136(SP)
+	MOVQ    (CX), CX
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
+	TESTQ   R13, R13
+	JZ      empty_193
+
+taken_194:
 	TESTQ DX, DX
-	JNZ   seam_179
+	JNZ   seam_181
 	MOVQ  144(SP), DI
 	MOVQ  R13, DX
 	MOVQ  $0x00000000, 152(SP)
 	JMP   next
 
-seam_179:
+seam_181:
 	MOVQ    DI, 352(SP)
 	MOVQ    DX, 360(SP)
 	ADDQ    152(SP), DX
@@ -6467,11 +6657,12 @@ seam_179:
 	CMPQ    DX, CX
 	CMOVQHI CX, DX
 	MOVQ    DX, 344(SP)
+	MOVQ    DX, 368(SP)
 	LEAQ    216(SP), DI
 	ANDQ    $-64, DI
 	JMP     next
 
-no_run_177:
+no_run_179:
 	MOVQ    trailer+40(FP), R12
 	ADDQ    DX, R12
 	TESTQ   R12, R12
@@ -6494,40 +6685,40 @@ no_run_177:
 	SUBQ    AX, R13
 	VMOVDQU X12, (R9)
 	CMPQ    R12, $0x00000040
-	JHI     upper_half_193
-	CMPQ    R12, $0x00000020
-	JHI     upper_half_194
-	CMPQ    R12, $0x00000010
 	JHI     upper_half_195
+	CMPQ    R12, $0x00000020
+	JHI     upper_half_196
+	CMPQ    R12, $0x00000010
+	JHI     upper_half_197
 	JMP     rest_1
 
-upper_half_195:
+upper_half_197:
 	JMP rest_2
 
-upper_half_194:
+upper_half_196:
 	CMPQ R12, $0x00000030
-	JHI  upper_half_196
+	JHI  upper_half_198
 	JMP  rest_3
 
-upper_half_196:
+upper_half_198:
 	JMP rest_4
 
-upper_half_193:
+upper_half_195:
 	CMPQ R12, $0x00000060
-	JHI  upper_half_197
+	JHI  upper_half_199
 	CMPQ R12, $0x00000050
-	JHI  upper_half_198
+	JHI  upper_half_200
 	JMP  rest_5
 
-upper_half_198:
+upper_half_200:
 	JMP rest_6
 
-upper_half_197:
+upper_half_199:
 	CMPQ R12, $0x00000070
-	JHI  upper_half_199
+	JHI  upper_half_201
 	JMP  rest_7
 
-upper_half_199:
+upper_half_201:
 	JMP rest_8
 
 rest_1:
@@ -6539,20 +6730,20 @@ rest_1:
 	ADDL    $0x00000008, R11
 	VPXOR   aesniIndex<>+0(SB), X8, X0
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_201
-	JE      twelve_rounds_200
+	JB      ten_rounds_203
+	JE      twelve_rounds_202
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VMOVDQU 32(R8), X8
 	VAESENC X8, X0, X0
 
-twelve_rounds_200:
+twelve_rounds_202:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VMOVDQU 64(R8), X8
 	VAESENC X8, X0, X0
 
-ten_rounds_201:
+ten_rounds_203:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     (R9), X12
@@ -6586,27 +6777,27 @@ ten_rounds_201:
 	VAESENCLAST X15, X0, X0
 	VMOVDQU     X0, (R9)
 	CMPQ        DX, $0x10
-	JAE         whole_203
+	JAE         whole_205
 	CMPQ        DX, $0x08
-	JB          four_bytes_204
+	JB          four_bytes_206
 	MOVQ        (R9), AX
 	MOVQ        AX, (DI)
 	MOVQ        -8(R9)(DX*1), AX
 	MOVQ        AX, -8(DI)(DX*1)
-	JMP         stored_202
+	JMP         stored_204
 
-four_bytes_204:
+four_bytes_206:
 	CMPQ DX, $0x04
-	JB   one_byte_205
+	JB   one_byte_207
 	MOVL (R9), AX
 	MOVL AX, (DI)
 	MOVL -4(R9)(DX*1), AX
 	MOVL AX, -4(DI)(DX*1)
-	JMP  stored_202
+	JMP  stored_204
 
-one_byte_205:
+one_byte_207:
 	TESTQ DX, DX
-	JZ    stored_202
+	JZ    stored_204
 	MOVB  (R9), AL
 	MOVB  AL, (DI)
 	MOVQ  DX, CX
@@ -6615,9 +6806,9 @@ one_byte_205:
 	MOVB  AL, (DI)(CX*1)
 	MOVB  -1(R9)(DX*1), AL
 	MOVB  AL, -1(DI)(DX*1)
-	JMP   stored_202
+	JMP   stored_204
 
-whole_203:
+whole_205:
 	LEAQ    aesniWindow<>+0(SB), AX
 	ADDQ    R13, AX
 	VPSHUFB (AX), X0, X0
@@ -6625,13 +6816,13 @@ whole_203:
 	VPXOR   X13, X0, X0
 	VMOVDQU X0, -16(DI)(DX*1)
 
-stored_202:
+stored_204:
 	CMPQ    trailer+40(FP), $0x00
-	JE      no_trailer_206
+	JE      no_trailer_208
 	MOVBLZX (R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
-no_trailer_206:
+no_trailer_208:
 	JMP finish
 
 rest_2:
@@ -6644,8 +6835,8 @@ rest_2:
 	VPXOR   aesniIndex<>+0(SB), X8, X0
 	VPXOR   aesniIndex<>+16(SB), X8, X1
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_208
-	JE      twelve_rounds_207
+	JB      ten_rounds_210
+	JE      twelve_rounds_209
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -6653,7 +6844,7 @@ rest_2:
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
 
-twelve_rounds_207:
+twelve_rounds_209:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -6661,7 +6852,7 @@ twelve_rounds_207:
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
 
-ten_rounds_208:
+ten_rounds_210:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     (SI), X12
@@ -6722,11 +6913,11 @@ ten_rounds_208:
 	VPXOR       X0, X1, X1
 	VMOVDQU     X1, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_210
+	JE          no_trailer_212
 	MOVBLZX     (R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_210:
+no_trailer_212:
 	JMP finish
 
 rest_3:
@@ -6740,8 +6931,8 @@ rest_3:
 	VPXOR   aesniIndex<>+16(SB), X8, X1
 	VPXOR   aesniIndex<>+32(SB), X8, X2
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_212
-	JE      twelve_rounds_211
+	JB      ten_rounds_214
+	JE      twelve_rounds_213
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -6751,7 +6942,7 @@ rest_3:
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
 
-twelve_rounds_211:
+twelve_rounds_213:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -6761,7 +6952,7 @@ twelve_rounds_211:
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
 
-ten_rounds_212:
+ten_rounds_214:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     (SI), X12
@@ -6844,11 +7035,11 @@ ten_rounds_212:
 	VPXOR       X1, X2, X2
 	VMOVDQU     X2, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_214
+	JE          no_trailer_216
 	MOVBLZX     (R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_214:
+no_trailer_216:
 	JMP finish
 
 rest_4:
@@ -6863,8 +7054,8 @@ rest_4:
 	VPXOR   aesniIndex<>+32(SB), X8, X2
 	VPXOR   aesniIndex<>+48(SB), X8, X3
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_216
-	JE      twelve_rounds_215
+	JB      ten_rounds_218
+	JE      twelve_rounds_217
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -6876,7 +7067,7 @@ rest_4:
 	VAESENC X8, X2, X2
 	VAESENC X8, X3, X3
 
-twelve_rounds_215:
+twelve_rounds_217:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -6888,7 +7079,7 @@ twelve_rounds_215:
 	VAESENC X8, X2, X2
 	VAESENC X8, X3, X3
 
-ten_rounds_216:
+ten_rounds_218:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     (SI), X12
@@ -6992,11 +7183,11 @@ ten_rounds_216:
 	VPXOR       X2, X3, X3
 	VMOVDQU     X3, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_218
+	JE          no_trailer_220
 	MOVBLZX     (R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_218:
+no_trailer_220:
 	JMP finish
 
 rest_5:
@@ -7012,8 +7203,8 @@ rest_5:
 	VPXOR   aesniIndex<>+48(SB), X8, X3
 	VPXOR   aesniIndex<>+64(SB), X8, X4
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_220
-	JE      twelve_rounds_219
+	JB      ten_rounds_222
+	JE      twelve_rounds_221
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -7027,7 +7218,7 @@ rest_5:
 	VAESENC X8, X3, X3
 	VAESENC X8, X4, X4
 
-twelve_rounds_219:
+twelve_rounds_221:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -7041,7 +7232,7 @@ twelve_rounds_219:
 	VAESENC X8, X3, X3
 	VAESENC X8, X4, X4
 
-ten_rounds_220:
+ten_rounds_222:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     (SI), X12
@@ -7167,11 +7358,11 @@ ten_rounds_220:
 	VPXOR       X3, X4, X4
 	VMOVDQU     X4, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_222
+	JE          no_trailer_224
 	MOVBLZX     (R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_222:
+no_trailer_224:
 	JMP finish
 
 rest_6:
@@ -7188,8 +7379,8 @@ rest_6:
 	VPXOR   aesniIndex<>+64(SB), X8, X4
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_224
-	JE      twelve_rounds_223
+	JB      ten_rounds_226
+	JE      twelve_rounds_225
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -7205,7 +7396,7 @@ rest_6:
 	VAESENC X8, X4, X4
 	VAESENC X8, X5, X5
 
-twelve_rounds_223:
+twelve_rounds_225:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -7221,7 +7412,7 @@ twelve_rounds_223:
 	VAESENC X8, X4, X4
 	VAESENC X8, X5, X5
 
-ten_rounds_224:
+ten_rounds_226:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     (SI), X12
@@ -7368,11 +7559,11 @@ ten_rounds_224:
 	VPXOR       X4, X5, X5
 	VMOVDQU     X5, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_226
+	JE          no_trailer_228
 	MOVBLZX     (R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_226:
+no_trailer_228:
 	JMP finish
 
 rest_7:
@@ -7390,8 +7581,8 @@ rest_7:
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_228
-	JE      twelve_rounds_227
+	JB      ten_rounds_230
+	JE      twelve_rounds_229
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -7409,7 +7600,7 @@ rest_7:
 	VAESENC X8, X5, X5
 	VAESENC X8, X6, X6
 
-twelve_rounds_227:
+twelve_rounds_229:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -7427,7 +7618,7 @@ twelve_rounds_227:
 	VAESENC X8, X5, X5
 	VAESENC X8, X6, X6
 
-ten_rounds_228:
+ten_rounds_230:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     (SI), X12
@@ -7596,11 +7787,11 @@ ten_rounds_228:
 	VPXOR       X5, X6, X6
 	VMOVDQU     X6, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_230
+	JE          no_trailer_232
 	MOVBLZX     (R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_230:
+no_trailer_232:
 	JMP finish
 
 rest_8:
@@ -7619,8 +7810,8 @@ rest_8:
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	VPXOR   aesniIndex<>+112(SB), X8, X7
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_232
-	JE      twelve_rounds_231
+	JB      ten_rounds_234
+	JE      twelve_rounds_233
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -7640,7 +7831,7 @@ rest_8:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-twelve_rounds_231:
+twelve_rounds_233:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X0, X0
 	VAESENC X8, X1, X1
@@ -7660,7 +7851,7 @@ twelve_rounds_231:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-ten_rounds_232:
+ten_rounds_234:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X0, X0
 	VMOVDQU     (SI), X12
@@ -7850,11 +8041,11 @@ ten_rounds_232:
 	VPXOR       X6, X7, X7
 	VMOVDQU     X7, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_234
+	JE          no_trailer_236
 	MOVBLZX     (R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_234:
+no_trailer_236:
 	JMP finish
 
 stream:
@@ -7865,6 +8056,7 @@ stream:
 	XORL    CX, CX
 	MOVQ    CX, 152(SP)
 	MOVQ    CX, 344(SP)
+	MOVQ    CX, 368(SP)
 	MOVQ    32(AX), R10
 	ADDQ    $0x0f, R10
 	SHRQ    $0x04, R10
@@ -7882,6 +8074,7 @@ stream:
 	CMPQ    DX, CX
 	CMOVQHI CX, DX
 	MOVQ    DX, 344(SP)
+	MOVQ    DX, 368(SP)
 	LEAQ    216(SP), DI
 	ANDQ    $-64, DI
 	JMP     first_batch
@@ -7942,7 +8135,7 @@ short:
 
 short_block:
 	CMPQ    R12, $0x08
-	JB      four_bytes_235
+	JB      four_bytes_237
 	MOVQ    (SI), AX
 	MOVQ    -8(SI)(R12*1), R11
 	MOVL    $0x0000000f, CX
@@ -7952,11 +8145,11 @@ short_block:
 	SHRQ    $0x08, R11
 	VMOVQ   AX, X12
 	VPINSRQ $0x01, R11, X12, X12
-	JMP     loaded_238
+	JMP     loaded_240
 
-four_bytes_235:
+four_bytes_237:
 	CMPQ  R12, $0x04
-	JB    one_byte_236
+	JB    one_byte_238
 	MOVL  (SI), AX
 	MOVL  -4(SI)(R12*1), R11
 	LEAL  -4(R12), CX
@@ -7964,9 +8157,9 @@ four_bytes_235:
 	SHLQ  CL, R11
 	ORQ   R11, AX
 	VMOVQ AX, X12
-	JMP   loaded_238
+	JMP   loaded_240
 
-one_byte_236:
+one_byte_238:
 	MOVBLZX (SI), AX
 	MOVL    R12, CX
 	SHRL    $0x01, CX
@@ -7981,56 +8174,56 @@ one_byte_236:
 	ORL     R11, AX
 	VMOVQ   AX, X12
 
-loaded_238:
+loaded_240:
 	XORL AX, AX
 
 short_loaded:
 	VMOVDQU X12, (R9)
 	CMPQ    R12, $0x00000030
-	JHI     upper_half_239
-	CMPQ    R12, $0x00000020
-	JHI     upper_half_240
-	CMPQ    R12, $0x00000010
 	JHI     upper_half_241
+	CMPQ    R12, $0x00000020
+	JHI     upper_half_242
+	CMPQ    R12, $0x00000010
+	JHI     upper_half_243
 	JMP     short_1
 
-upper_half_241:
+upper_half_243:
 	JMP short_2
 
-upper_half_240:
+upper_half_242:
 	JMP short_3
 
-upper_half_239:
+upper_half_241:
 	CMPQ R12, $0x00000050
-	JHI  upper_half_242
+	JHI  upper_half_244
 	CMPQ R12, $0x00000040
-	JHI  upper_half_243
+	JHI  upper_half_245
 	JMP  short_4
 
-upper_half_243:
+upper_half_245:
 	JMP short_5
 
-upper_half_242:
+upper_half_244:
 	JMP short_6
 
 short_0:
 	MOVL    $0x00000008, R11
 	VPXOR   aesniIndex<>+16(SB), X8, X1
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_245
-	JE      twelve_rounds_244
+	JB      ten_rounds_247
+	JE      twelve_rounds_246
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VMOVDQU 32(R8), X8
 	VAESENC X8, X1, X1
 
-twelve_rounds_244:
+twelve_rounds_246:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VMOVDQU 64(R8), X8
 	VAESENC X8, X1, X1
 
-ten_rounds_245:
+ten_rounds_247:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VMOVDQU     96(R8), X8
@@ -8058,8 +8251,8 @@ short_1:
 	VPXOR   aesniIndex<>+16(SB), X8, X1
 	VPXOR   aesniIndex<>+32(SB), X8, X2
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_247
-	JE      twelve_rounds_246
+	JB      ten_rounds_249
+	JE      twelve_rounds_248
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -8067,7 +8260,7 @@ short_1:
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
 
-twelve_rounds_246:
+twelve_rounds_248:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -8075,7 +8268,7 @@ twelve_rounds_246:
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
 
-ten_rounds_247:
+ten_rounds_249:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -8120,27 +8313,27 @@ ten_rounds_247:
 	VAESENCLAST X15, X2, X2
 	VMOVDQU     X2, (R9)
 	CMPQ        DX, $0x10
-	JAE         whole_249
+	JAE         whole_251
 	CMPQ        DX, $0x08
-	JB          four_bytes_250
+	JB          four_bytes_252
 	MOVQ        (R9), AX
 	MOVQ        AX, (DI)
 	MOVQ        -8(R9)(DX*1), AX
 	MOVQ        AX, -8(DI)(DX*1)
-	JMP         stored_248
+	JMP         stored_250
 
-four_bytes_250:
+four_bytes_252:
 	CMPQ DX, $0x04
-	JB   one_byte_251
+	JB   one_byte_253
 	MOVL (R9), AX
 	MOVL AX, (DI)
 	MOVL -4(R9)(DX*1), AX
 	MOVL AX, -4(DI)(DX*1)
-	JMP  stored_248
+	JMP  stored_250
 
-one_byte_251:
+one_byte_253:
 	TESTQ DX, DX
-	JZ    stored_248
+	JZ    stored_250
 	MOVB  (R9), AL
 	MOVB  AL, (DI)
 	MOVQ  DX, CX
@@ -8149,9 +8342,9 @@ one_byte_251:
 	MOVB  AL, (DI)(CX*1)
 	MOVB  -1(R9)(DX*1), AL
 	MOVB  AL, -1(DI)(DX*1)
-	JMP   stored_248
+	JMP   stored_250
 
-whole_249:
+whole_251:
 	LEAQ    aesniWindow<>+0(SB), AX
 	ADDQ    R13, AX
 	VPSHUFB (AX), X2, X2
@@ -8159,13 +8352,13 @@ whole_249:
 	VPXOR   X13, X2, X2
 	VMOVDQU X2, -16(DI)(DX*1)
 
-stored_248:
+stored_250:
 	CMPQ    trailer+40(FP), $0x00
-	JE      no_trailer_252
+	JE      no_trailer_254
 	MOVBLZX (R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
-no_trailer_252:
+no_trailer_254:
 	JMP finish_short
 
 short_2:
@@ -8174,8 +8367,8 @@ short_2:
 	VPXOR   aesniIndex<>+32(SB), X8, X2
 	VPXOR   aesniIndex<>+48(SB), X8, X3
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_254
-	JE      twelve_rounds_253
+	JB      ten_rounds_256
+	JE      twelve_rounds_255
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -8185,7 +8378,7 @@ short_2:
 	VAESENC X8, X2, X2
 	VAESENC X8, X3, X3
 
-twelve_rounds_253:
+twelve_rounds_255:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -8195,7 +8388,7 @@ twelve_rounds_253:
 	VAESENC X8, X2, X2
 	VAESENC X8, X3, X3
 
-ten_rounds_254:
+ten_rounds_256:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -8268,11 +8461,11 @@ ten_rounds_254:
 	VPXOR       X2, X3, X3
 	VMOVDQU     X3, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_256
+	JE          no_trailer_258
 	MOVBLZX     (R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_256:
+no_trailer_258:
 	JMP finish_short
 
 short_3:
@@ -8282,8 +8475,8 @@ short_3:
 	VPXOR   aesniIndex<>+48(SB), X8, X3
 	VPXOR   aesniIndex<>+64(SB), X8, X4
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_258
-	JE      twelve_rounds_257
+	JB      ten_rounds_260
+	JE      twelve_rounds_259
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -8295,7 +8488,7 @@ short_3:
 	VAESENC X8, X3, X3
 	VAESENC X8, X4, X4
 
-twelve_rounds_257:
+twelve_rounds_259:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -8307,7 +8500,7 @@ twelve_rounds_257:
 	VAESENC X8, X3, X3
 	VAESENC X8, X4, X4
 
-ten_rounds_258:
+ten_rounds_260:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -8402,11 +8595,11 @@ ten_rounds_258:
 	VPXOR       X3, X4, X4
 	VMOVDQU     X4, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_260
+	JE          no_trailer_262
 	MOVBLZX     (R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_260:
+no_trailer_262:
 	JMP finish_short
 
 short_4:
@@ -8417,8 +8610,8 @@ short_4:
 	VPXOR   aesniIndex<>+64(SB), X8, X4
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_262
-	JE      twelve_rounds_261
+	JB      ten_rounds_264
+	JE      twelve_rounds_263
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -8432,7 +8625,7 @@ short_4:
 	VAESENC X8, X4, X4
 	VAESENC X8, X5, X5
 
-twelve_rounds_261:
+twelve_rounds_263:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -8446,7 +8639,7 @@ twelve_rounds_261:
 	VAESENC X8, X4, X4
 	VAESENC X8, X5, X5
 
-ten_rounds_262:
+ten_rounds_264:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -8563,11 +8756,11 @@ ten_rounds_262:
 	VPXOR       X4, X5, X5
 	VMOVDQU     X5, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_264
+	JE          no_trailer_266
 	MOVBLZX     (R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_264:
+no_trailer_266:
 	JMP finish_short
 
 short_5:
@@ -8579,8 +8772,8 @@ short_5:
 	VPXOR   aesniIndex<>+80(SB), X8, X5
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_266
-	JE      twelve_rounds_265
+	JB      ten_rounds_268
+	JE      twelve_rounds_267
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -8596,7 +8789,7 @@ short_5:
 	VAESENC X8, X5, X5
 	VAESENC X8, X6, X6
 
-twelve_rounds_265:
+twelve_rounds_267:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -8612,7 +8805,7 @@ twelve_rounds_265:
 	VAESENC X8, X5, X5
 	VAESENC X8, X6, X6
 
-ten_rounds_266:
+ten_rounds_268:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -8751,11 +8944,11 @@ ten_rounds_266:
 	VPXOR       X5, X6, X6
 	VMOVDQU     X6, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_268
+	JE          no_trailer_270
 	MOVBLZX     (R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_268:
+no_trailer_270:
 	JMP finish_short
 
 short_6:
@@ -8768,8 +8961,8 @@ short_6:
 	VPXOR   aesniIndex<>+96(SB), X8, X6
 	VPXOR   aesniIndex<>+112(SB), X8, X7
 	CMPB    240(R8), $0x0c
-	JB      ten_rounds_270
-	JE      twelve_rounds_269
+	JB      ten_rounds_272
+	JE      twelve_rounds_271
 	VMOVDQU 16(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -8787,7 +8980,7 @@ short_6:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-twelve_rounds_269:
+twelve_rounds_271:
 	VMOVDQU 48(R8), X8
 	VAESENC X8, X1, X1
 	VAESENC X8, X2, X2
@@ -8805,7 +8998,7 @@ twelve_rounds_269:
 	VAESENC X8, X6, X6
 	VAESENC X8, X7, X7
 
-ten_rounds_270:
+ten_rounds_272:
 	VMOVDQU     80(R8), X8
 	VAESENC     X8, X1, X1
 	VAESENC     X8, X2, X2
@@ -8966,11 +9159,11 @@ ten_rounds_270:
 	VPXOR       X6, X7, X7
 	VMOVDQU     X7, -16(DI)(DX*1)
 	CMPQ        trailer+40(FP), $0x00
-	JE          no_trailer_272
+	JE          no_trailer_274
 	MOVBLZX     (R9)(R13*1), AX
 	MOVQ        AX, last+112(FP)
 
-no_trailer_272:
+no_trailer_274:
 finish_short:
 	VMOVQ      textBits+88(FP), X12
 	VPINSRQ    $0x01, adBits+80(FP), X12, X12
@@ -8997,13 +9190,34 @@ finish_short:
 	VPTEST     X11, X11
 	SETEQ      AL
 	MOVQ       AX, ok+104(FP)
+	XORL       AX, AX
+	XORL       CX, CX
+	VPXOR      X0, X0, X0
+	VPXOR      X1, X1, X1
+	VPXOR      X2, X2, X2
+	VPXOR      X3, X3, X3
+	VPXOR      X4, X4, X4
+	VPXOR      X5, X5, X5
+	VPXOR      X6, X6, X6
+	VPXOR      X7, X7, X7
+	VPXOR      X8, X8, X8
+	VPXOR      X9, X9, X9
+	VPXOR      X10, X10, X10
+	VPXOR      X11, X11, X11
+	VPXOR      X12, X12, X12
+	VPXOR      X13, X13, X13
+	VPXOR      X14, X14, X14
+	VPXOR      X15, X15, X15
+	VMOVDQU    X0, (R9)
 	RET
 
 finish:
 	CMPQ s+96(FP), $0x00
-	JE   no_seam_273
+	JE   no_seam_275
+	CMPQ 368(SP), $0x00
+	JE   no_seam_275
 	CMPQ 344(SP), $0x00
-	JE   no_seam_273
+	JE   erase_276
 	LEAQ 216(SP), AX
 	ANDQ $-64, AX
 	MOVQ 344(SP), DX
@@ -9011,12 +9225,12 @@ finish:
 	MOVQ 352(SP), DI
 	MOVQ 360(SP), R13
 
-move_out_274:
+move_out_277:
 	SUBQ    R13, DX
 	CMPQ    AX, DI
-	JE      moved_276
+	JE      moved_279
 	CMPQ    R13, $0x00000040
-	JB      less_277
+	JB      less_280
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU 16(AX), X0
@@ -9033,11 +9247,11 @@ move_out_274:
 	VMOVDQU X0, -32(DI)(R13*1)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_276
+	JMP     moved_279
 
-less_277:
+less_280:
 	CMPQ    R13, $0x00000020
-	JB      less_278
+	JB      less_281
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU 16(AX), X0
@@ -9046,62 +9260,62 @@ less_277:
 	VMOVDQU X0, -32(DI)(R13*1)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_276
+	JMP     moved_279
 
-less_278:
+less_281:
 	CMPQ    R13, $0x00000010
-	JB      less_279
+	JB      less_282
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_276
+	JMP     moved_279
 
-less_279:
+less_282:
 	CMPQ R13, $0x00000008
-	JB   less_280
+	JB   less_283
 	MOVQ (AX), CX
 	MOVQ CX, (DI)
 	MOVQ -8(AX)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_276
+	JMP  moved_279
 
-less_280:
+less_283:
 	CMPQ R13, $0x00000004
-	JB   less_281
+	JB   less_284
 	MOVL (AX), CX
 	MOVL CX, (DI)
 	MOVL -4(AX)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_276
+	JMP  moved_279
 
-less_281:
+less_284:
 	CMPQ R13, $0x00000002
-	JB   less_282
+	JB   less_285
 	MOVW (AX), CX
 	MOVW CX, (DI)
 	MOVW -2(AX)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_276
+	JMP  moved_279
 
-less_282:
+less_285:
 	TESTQ R13, R13
-	JZ    moved_276
+	JZ    moved_279
 	MOVB  (AX), CL
 	MOVB  CL, (DI)
 
-moved_276:
+moved_279:
 	ADDQ  R13, AX
 	TESTQ DX, DX
-	JZ    moved_out_275
+	JZ    moved_out_278
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_284
+	JNZ   taken_287
 
-empty_283:
+empty_286:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      moved_out_275
+	JZ      moved_out_278
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -9111,18 +9325,31 @@ empty_283:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_283
+	JZ      empty_286
 
-taken_284:
+taken_287:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
 	MOVQ    144(SP), DI
 	ADDQ    R13, 144(SP)
 	SUBQ    R13, 152(SP)
-	JMP     move_out_274
+	JMP     move_out_277
 
-moved_out_275:
-no_seam_273:
+moved_out_278:
+erase_276:
+	LEAQ    216(SP), AX
+	ANDQ    $-64, AX
+	VPXOR   X0, X0, X0
+	VMOVDQU X0, (AX)
+	VMOVDQU X0, 16(AX)
+	VMOVDQU X0, 32(AX)
+	VMOVDQU X0, 48(AX)
+	VMOVDQU X0, 64(AX)
+	VMOVDQU X0, 80(AX)
+	VMOVDQU X0, 96(AX)
+	VMOVDQU X0, 112(AX)
+
+no_seam_275:
 	VPXOR      X11, X9, X15
 	VPXOR      X15, X10, X10
 	VMOVQ      textBits+88(FP), X12
@@ -9150,4 +9377,25 @@ no_seam_273:
 	VPTEST     X11, X11
 	SETEQ      AL
 	MOVQ       AX, ok+104(FP)
+	XORL       AX, AX
+	XORL       CX, CX
+	VPXOR      X0, X0, X0
+	VPXOR      X1, X1, X1
+	VPXOR      X2, X2, X2
+	VPXOR      X3, X3, X3
+	VPXOR      X4, X4, X4
+	VPXOR      X5, X5, X5
+	VPXOR      X6, X6, X6
+	VPXOR      X7, X7, X7
+	VPXOR      X8, X8, X8
+	VPXOR      X9, X9, X9
+	VPXOR      X10, X10, X10
+	VPXOR      X11, X11, X11
+	VPXOR      X12, X12, X12
+	VPXOR      X13, X13, X13
+	VPXOR      X14, X14, X14
+	VPXOR      X15, X15, X15
+	VMOVDQU    X0, (R9)
+	VMOVDQU    X0, 16(R9)
+	VMOVDQU    X0, 32(R9)
 	RET

@@ -587,6 +587,13 @@ aes192:
 	VMOVDQU     224(R8), X0
 	VMOVDQU     X0, 224(R8)
 	VAESENCLAST X0, X2, X2
+	XORL        AX, AX
+	XORL        BX, BX
+	XORL        CX, CX
+	XORL        DX, DX
+	XORL        R9, R9
+	XORL        R10, R10
+	XORL        R11, R11
 
 powers:
 	VPSHUFB      avx512Reversal<>+0(SB), X2, X0
@@ -639,6 +646,35 @@ powers:
 	VPTERNLOGQ   $0x96, Z29, Z31, Z10
 	VMOVDQU64    Z9, 368(R8)
 	VMOVDQU64    Z10, 304(R8)
+	XORL         AX, AX
+	XORL         CX, CX
+	VPXOR        X0, X0, X0
+	VPXOR        X1, X1, X1
+	VPXOR        X2, X2, X2
+	VPXOR        X3, X3, X3
+	VPXOR        X4, X4, X4
+	VPXOR        X5, X5, X5
+	VPXOR        X6, X6, X6
+	VPXOR        X7, X7, X7
+	VPXOR        X8, X8, X8
+	VPXOR        X9, X9, X9
+	VPXOR        X10, X10, X10
+	VPXOR        X11, X11, X11
+	VPXOR        X12, X12, X12
+	VPXOR        X13, X13, X13
+	VPXOR        X14, X14, X14
+	VPXORQ       X16, X16, X16
+	VPXORQ       X17, X17, X17
+	VPXORQ       X19, X19, X19
+	VPXORQ       X20, X20, X20
+	VPXORQ       X22, X22, X22
+	VPXORQ       X23, X23, X23
+	VPXORQ       X24, X24, X24
+	VPXORQ       X25, X25, X25
+	VPXORQ       X28, X28, X28
+	VPXORQ       X29, X29, X29
+	VPXORQ       X30, X30, X30
+	VPXORQ       X31, X31, X31
 	VZEROUPPER
 	RET
 
@@ -780,6 +816,35 @@ last:
 	VPSHUFD       $0x4e, X22, X23
 	VPXORQ        X28, X23, X23
 	VMOVDQU64     X23, 1072(BX)
+	XORL          AX, AX
+	XORL          CX, CX
+	VPXOR         X0, X0, X0
+	VPXOR         X1, X1, X1
+	VPXOR         X2, X2, X2
+	VPXOR         X3, X3, X3
+	VPXOR         X4, X4, X4
+	VPXOR         X5, X5, X5
+	VPXOR         X6, X6, X6
+	VPXOR         X7, X7, X7
+	VPXOR         X8, X8, X8
+	VPXOR         X9, X9, X9
+	VPXOR         X10, X10, X10
+	VPXOR         X11, X11, X11
+	VPXOR         X12, X12, X12
+	VPXOR         X13, X13, X13
+	VPXOR         X14, X14, X14
+	VPXORQ        X16, X16, X16
+	VPXORQ        X17, X17, X17
+	VPXORQ        X19, X19, X19
+	VPXORQ        X20, X20, X20
+	VPXORQ        X22, X22, X22
+	VPXORQ        X23, X23, X23
+	VPXORQ        X24, X24, X24
+	VPXORQ        X25, X25, X25
+	VPXORQ        X28, X28, X28
+	VPXORQ        X29, X29, X29
+	VPXORQ        X30, X30, X30
+	VPXORQ        X31, X31, X31
 	VZEROUPPER
 	RET
 
@@ -840,6 +905,35 @@ vector:
 	TESTQ         R10, R10
 	JNZ           turn
 	VMOVDQU64     X19, (DI)
+	XORL          AX, AX
+	XORL          CX, CX
+	VPXOR         X0, X0, X0
+	VPXOR         X1, X1, X1
+	VPXOR         X2, X2, X2
+	VPXOR         X3, X3, X3
+	VPXOR         X4, X4, X4
+	VPXOR         X5, X5, X5
+	VPXOR         X6, X6, X6
+	VPXOR         X7, X7, X7
+	VPXOR         X8, X8, X8
+	VPXOR         X9, X9, X9
+	VPXOR         X10, X10, X10
+	VPXOR         X11, X11, X11
+	VPXOR         X12, X12, X12
+	VPXOR         X13, X13, X13
+	VPXOR         X14, X14, X14
+	VPXORQ        X16, X16, X16
+	VPXORQ        X17, X17, X17
+	VPXORQ        X19, X19, X19
+	VPXORQ        X20, X20, X20
+	VPXORQ        X22, X22, X22
+	VPXORQ        X23, X23, X23
+	VPXORQ        X24, X24, X24
+	VPXORQ        X25, X25, X25
+	VPXORQ        X28, X28, X28
+	VPXORQ        X29, X29, X29
+	VPXORQ        X30, X30, X30
+	VPXORQ        X31, X31, X31
 	VZEROUPPER
 	RET
 
@@ -2045,6 +2139,35 @@ rest_0:
 	MOVQ          s+96(FP), AX
 	VMOVDQU64     X13, (AX)
 	VMOVDQU64     X16, 16(AX)
+	XORL          AX, AX
+	XORL          CX, CX
+	VPXOR         X0, X0, X0
+	VPXOR         X1, X1, X1
+	VPXOR         X2, X2, X2
+	VPXOR         X3, X3, X3
+	VPXOR         X4, X4, X4
+	VPXOR         X5, X5, X5
+	VPXOR         X6, X6, X6
+	VPXOR         X7, X7, X7
+	VPXOR         X8, X8, X8
+	VPXOR         X9, X9, X9
+	VPXOR         X10, X10, X10
+	VPXOR         X11, X11, X11
+	VPXOR         X12, X12, X12
+	VPXOR         X13, X13, X13
+	VPXOR         X14, X14, X14
+	VPXORQ        X16, X16, X16
+	VPXORQ        X17, X17, X17
+	VPXORQ        X19, X19, X19
+	VPXORQ        X20, X20, X20
+	VPXORQ        X22, X22, X22
+	VPXORQ        X23, X23, X23
+	VPXORQ        X24, X24, X24
+	VPXORQ        X25, X25, X25
+	VPXORQ        X28, X28, X28
+	VPXORQ        X29, X29, X29
+	VPXORQ        X30, X30, X30
+	VPXORQ        X31, X31, X31
 	VZEROUPPER
 	RET
 
@@ -3262,6 +3385,35 @@ finish:
 	VPSHUFB       X15, X13, X13
 	VPXORQ        X16, X13, X13
 	VMOVDQU64     X13, (DI)(R13*1)
+	XORL          AX, AX
+	XORL          CX, CX
+	VPXOR         X0, X0, X0
+	VPXOR         X1, X1, X1
+	VPXOR         X2, X2, X2
+	VPXOR         X3, X3, X3
+	VPXOR         X4, X4, X4
+	VPXOR         X5, X5, X5
+	VPXOR         X6, X6, X6
+	VPXOR         X7, X7, X7
+	VPXOR         X8, X8, X8
+	VPXOR         X9, X9, X9
+	VPXOR         X10, X10, X10
+	VPXOR         X11, X11, X11
+	VPXOR         X12, X12, X12
+	VPXOR         X13, X13, X13
+	VPXOR         X14, X14, X14
+	VPXORQ        X16, X16, X16
+	VPXORQ        X17, X17, X17
+	VPXORQ        X19, X19, X19
+	VPXORQ        X20, X20, X20
+	VPXORQ        X22, X22, X22
+	VPXORQ        X23, X23, X23
+	VPXORQ        X24, X24, X24
+	VPXORQ        X25, X25, X25
+	VPXORQ        X28, X28, X28
+	VPXORQ        X29, X29, X29
+	VPXORQ        X30, X30, X30
+	VPXORQ        X31, X31, X31
 	VZEROUPPER
 	RET
 
@@ -3811,6 +3963,7 @@ seam_128:
 	CMPQ    DX, CX
 	CMOVQHI CX, DX
 	MOVQ    DX, 408(SP)
+	MOVQ    DX, 432(SP)
 	LEAQ    152(SP), DI
 	ANDQ    $-64, DI
 	JMP     next
@@ -3980,6 +4133,8 @@ eight_rounds_left_146:
 	VMOVDQU64       Z3, (SP)
 	MOVBLZX         -192(SP)(DX*1), AX
 	MOVQ            AX, last+112(FP)
+	VPXORQ          Z23, Z23, Z23
+	VMOVDQU64       Z23, (SP)
 
 no_trailer_147:
 	JMP finish_long
@@ -4111,6 +4266,8 @@ eight_rounds_left_151:
 	VMOVDQU64       Z2, (SP)
 	MOVBLZX         -128(SP)(DX*1), AX
 	MOVQ            AX, last+112(FP)
+	VPXORQ          Z23, Z23, Z23
+	VMOVDQU64       Z23, (SP)
 
 no_trailer_152:
 	JMP finish_long
@@ -4214,6 +4371,8 @@ eight_rounds_left_156:
 	VMOVDQU64       Z1, (SP)
 	MOVBLZX         -64(SP)(DX*1), AX
 	MOVQ            AX, last+112(FP)
+	VPXORQ          Z23, Z23, Z23
+	VMOVDQU64       Z23, (SP)
 
 no_trailer_157:
 	JMP finish_long
@@ -4289,6 +4448,8 @@ eight_rounds_left_161:
 	VMOVDQU64       Z0, (SP)
 	MOVBLZX         (SP)(DX*1), AX
 	MOVQ            AX, last+112(FP)
+	VPXORQ          Z23, Z23, Z23
+	VMOVDQU64       Z23, (SP)
 
 no_trailer_162:
 	JMP finish_long
@@ -4319,8 +4480,10 @@ group_end:
 suspend:
 	CMPQ s+96(FP), $0x00
 	JE   no_seam_163
-	CMPQ 408(SP), $0x00
+	CMPQ 432(SP), $0x00
 	JE   no_seam_163
+	CMPQ 408(SP), $0x00
+	JE   erase_164
 	LEAQ 152(SP), AX
 	ANDQ $-64, AX
 	MOVQ 408(SP), DX
@@ -4328,12 +4491,12 @@ suspend:
 	MOVQ 416(SP), DI
 	MOVQ 424(SP), R13
 
-move_out_164:
+move_out_165:
 	SUBQ    R13, DX
 	CMPQ    AX, DI
-	JE      moved_166
+	JE      moved_167
 	CMPQ    R13, $0x00000080
-	JB      less_167
+	JB      less_168
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(AX), Y0
@@ -4350,11 +4513,11 @@ move_out_164:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_166
+	JMP     moved_167
 
-less_167:
+less_168:
 	CMPQ    R13, $0x00000040
-	JB      less_168
+	JB      less_169
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(AX), Y0
@@ -4363,71 +4526,71 @@ less_167:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_166
+	JMP     moved_167
 
-less_168:
+less_169:
 	CMPQ    R13, $0x00000020
-	JB      less_169
+	JB      less_170
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_166
+	JMP     moved_167
 
-less_169:
+less_170:
 	CMPQ    R13, $0x00000010
-	JB      less_170
+	JB      less_171
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_166
+	JMP     moved_167
 
-less_170:
+less_171:
 	CMPQ R13, $0x00000008
-	JB   less_171
+	JB   less_172
 	MOVQ (AX), CX
 	MOVQ CX, (DI)
 	MOVQ -8(AX)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_166
+	JMP  moved_167
 
-less_171:
+less_172:
 	CMPQ R13, $0x00000004
-	JB   less_172
+	JB   less_173
 	MOVL (AX), CX
 	MOVL CX, (DI)
 	MOVL -4(AX)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_166
+	JMP  moved_167
 
-less_172:
+less_173:
 	CMPQ R13, $0x00000002
-	JB   less_173
+	JB   less_174
 	MOVW (AX), CX
 	MOVW CX, (DI)
 	MOVW -2(AX)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_166
+	JMP  moved_167
 
-less_173:
+less_174:
 	TESTQ R13, R13
-	JZ    moved_166
+	JZ    moved_167
 	MOVB  (AX), CL
 	MOVB  CL, (DI)
 
-moved_166:
+moved_167:
 	ADDQ  R13, AX
 	TESTQ DX, DX
-	JZ    moved_out_165
+	JZ    moved_out_166
 	MOVQ  88(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_175
+	JNZ   taken_176
 
-empty_174:
+empty_175:
 	MOVQ    72(SP), R13
 	TESTQ   R13, R13
-	JZ      moved_out_165
+	JZ      moved_out_166
 	MOVQ    64(SP), CX
 	ADDQ    $0x18, 64(SP)
 	CMPQ    R13, 8(CX)
@@ -4437,21 +4600,63 @@ empty_174:
 	MOVQ    CX, 80(SP)
 	MOVQ    R13, 88(SP)
 	TESTQ   R13, R13
-	JZ      empty_174
+	JZ      empty_175
 
-taken_175:
+taken_176:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
 	MOVQ    80(SP), DI
 	ADDQ    R13, 80(SP)
 	SUBQ    R13, 88(SP)
-	JMP     move_out_164
+	JMP     move_out_165
 
-moved_out_165:
+moved_out_166:
+erase_164:
+	LEAQ    152(SP), AX
+	ANDQ    $-64, AX
+	VPXOR   Y0, Y0, Y0
+	VMOVDQU Y0, (AX)
+	VMOVDQU Y0, 32(AX)
+	VMOVDQU Y0, 64(AX)
+	VMOVDQU Y0, 96(AX)
+	VMOVDQU Y0, 128(AX)
+	VMOVDQU Y0, 160(AX)
+	VMOVDQU Y0, 192(AX)
+	VMOVDQU Y0, 224(AX)
+
 no_seam_163:
 	MOVQ      s+96(FP), AX
 	VMOVDQU64 X19, (AX)
 	VMOVDQU64 X16, 16(AX)
+	XORL      AX, AX
+	XORL      CX, CX
+	VPXOR     X0, X0, X0
+	VPXOR     X1, X1, X1
+	VPXOR     X2, X2, X2
+	VPXOR     X3, X3, X3
+	VPXOR     X4, X4, X4
+	VPXOR     X5, X5, X5
+	VPXOR     X6, X6, X6
+	VPXOR     X7, X7, X7
+	VPXOR     X8, X8, X8
+	VPXOR     X9, X9, X9
+	VPXOR     X10, X10, X10
+	VPXOR     X11, X11, X11
+	VPXOR     X12, X12, X12
+	VPXOR     X13, X13, X13
+	VPXOR     X14, X14, X14
+	VPXORQ    X16, X16, X16
+	VPXORQ    X17, X17, X17
+	VPXORQ    X19, X19, X19
+	VPXORQ    X20, X20, X20
+	VPXORQ    X22, X22, X22
+	VPXORQ    X23, X23, X23
+	VPXORQ    X24, X24, X24
+	VPXORQ    X25, X25, X25
+	VPXORQ    X28, X28, X28
+	VPXORQ    X29, X29, X29
+	VPXORQ    X30, X30, X30
+	VPXORQ    X31, X31, X31
 	VZEROUPPER
 	RET
 
@@ -4463,6 +4668,7 @@ stream:
 	XORL    CX, CX
 	MOVQ    CX, 88(SP)
 	MOVQ    CX, 408(SP)
+	MOVQ    CX, 432(SP)
 	MOVQ    32(AX), R10
 	ADDQ    $0x0f, R10
 	SHRQ    $0x04, R10
@@ -4480,6 +4686,7 @@ stream:
 	CMPQ    DX, CX
 	CMOVQHI CX, DX
 	MOVQ    DX, 408(SP)
+	MOVQ    DX, 432(SP)
 	LEAQ    152(SP), DI
 	ANDQ    $-64, DI
 	JMP     first_batch
@@ -4546,8 +4753,8 @@ one_batch:
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      160(SI), K3, Z11
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_177
-	JE              twelve_rounds_176
+	JB              ten_rounds_178
+	JE              twelve_rounds_177
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -4563,16 +4770,16 @@ one_batch:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             ten_rounds_left_178
+	JMP             ten_rounds_left_179
 
-twelve_rounds_176:
+twelve_rounds_177:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-ten_rounds_left_178:
+ten_rounds_left_179:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -4583,16 +4790,16 @@ ten_rounds_left_178:
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
 	VAESENC         Z20, Z3, Z3
-	JMP             eight_rounds_left_179
+	JMP             eight_rounds_left_180
 
-ten_rounds_177:
+ten_rounds_178:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 	VAESENC         Z20, Z7, Z3
 
-eight_rounds_left_179:
+eight_rounds_left_180:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VPSHUFB         avx512TextReversal<>+0(SB), Z8, Z23
@@ -4684,12 +4891,14 @@ eight_rounds_left_179:
 	VAESENCLAST     Z31, Z3, Z3
 	VMOVDQU8        Z3, K2, 160(DI)
 	CMPQ            trailer+40(FP), $0x00
-	JE              no_trailer_180
+	JE              no_trailer_181
 	VMOVDQU64       Z3, (SP)
 	MOVBLZX         -160(SP)(DX*1), AX
 	MOVQ            AX, last+112(FP)
+	VPXORQ          Z23, Z23, Z23
+	VMOVDQU64       Z23, (SP)
 
-no_trailer_180:
+no_trailer_181:
 	JMP finish
 
 whole_3:
@@ -4705,8 +4914,8 @@ whole_3:
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      96(SI), K3, Z10
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_182
-	JE              twelve_rounds_181
+	JB              ten_rounds_183
+	JE              twelve_rounds_182
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -4719,15 +4928,15 @@ whole_3:
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
-	JMP             ten_rounds_left_183
+	JMP             ten_rounds_left_184
 
-twelve_rounds_181:
+twelve_rounds_182:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 
-ten_rounds_left_183:
+ten_rounds_left_184:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
@@ -4736,15 +4945,15 @@ ten_rounds_left_183:
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VAESENC         Z20, Z2, Z2
-	JMP             eight_rounds_left_184
+	JMP             eight_rounds_left_185
 
-ten_rounds_182:
+ten_rounds_183:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 	VAESENC         Z20, Z6, Z2
 
-eight_rounds_left_184:
+eight_rounds_left_185:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VPSHUFB         avx512TextReversal<>+0(SB), Z8, Z23
@@ -4816,12 +5025,14 @@ eight_rounds_left_184:
 	VAESENCLAST     Z30, Z2, Z2
 	VMOVDQU8        Z2, K2, 96(DI)
 	CMPQ            trailer+40(FP), $0x00
-	JE              no_trailer_185
+	JE              no_trailer_186
 	VMOVDQU64       Z2, (SP)
 	MOVBLZX         -96(SP)(DX*1), AX
 	MOVQ            AX, last+112(FP)
+	VPXORQ          Z23, Z23, Z23
+	VMOVDQU64       Z23, (SP)
 
-no_trailer_185:
+no_trailer_186:
 	JMP finish
 
 short:
@@ -4852,8 +5063,8 @@ short:
 	KMOVQ           CX, K3
 	VMOVDQU8.Z      32(SI), K3, Z9
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_187
-	JE              twelve_rounds_186
+	JB              ten_rounds_188
+	JE              twelve_rounds_187
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
@@ -4863,28 +5074,28 @@ short:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
-	JMP             ten_rounds_left_188
+	JMP             ten_rounds_left_189
 
-twelve_rounds_186:
+twelve_rounds_187:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 
-ten_rounds_left_188:
+ten_rounds_left_189:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VAESENC         Z20, Z1, Z1
-	JMP             eight_rounds_left_189
+	JMP             eight_rounds_left_190
 
-ten_rounds_187:
+ten_rounds_188:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VAESENC         Z20, Z5, Z1
 
-eight_rounds_left_189:
+eight_rounds_left_190:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VPSHUFB         avx512TextReversal<>+0(SB), Z8, Z23
@@ -4940,12 +5151,14 @@ eight_rounds_left_189:
 	VAESENCLAST     Z29, Z1, Z1
 	VMOVDQU8        Z1, K2, 32(DI)
 	CMPQ            trailer+40(FP), $0x00
-	JE              no_trailer_190
+	JE              no_trailer_191
 	VMOVDQU64       Z1, (SP)
 	MOVBLZX         -32(SP)(DX*1), AX
 	MOVQ            AX, last+112(FP)
+	VPXORQ          Z23, Z23, Z23
+	VMOVDQU64       Z23, (SP)
 
-no_trailer_190:
+no_trailer_191:
 	JMP finish
 
 whole_1:
@@ -4960,32 +5173,32 @@ whole_1:
 	VPXORQ          Z8, Z8, Z8
 	VINSERTI64X4    $0x01, Y22, Z8, Z8
 	CMPB            240(R8), $0x0c
-	JB              ten_rounds_192
-	JE              twelve_rounds_191
+	JB              ten_rounds_193
+	JE              twelve_rounds_192
 	VBROADCASTI32X4 16(R8), Z20
 	VAESENC         Z20, Z4, Z0
 	VBROADCASTI32X4 32(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z0, Z0
-	JMP             ten_rounds_left_193
+	JMP             ten_rounds_left_194
 
-twelve_rounds_191:
+twelve_rounds_192:
 	VBROADCASTI32X4 48(R8), Z20
 	VAESENC         Z20, Z4, Z0
 
-ten_rounds_left_193:
+ten_rounds_left_194:
 	VBROADCASTI32X4 64(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z0, Z0
-	JMP             eight_rounds_left_194
+	JMP             eight_rounds_left_195
 
-ten_rounds_192:
+ten_rounds_193:
 	VBROADCASTI32X4 80(R8), Z20
 	VAESENC         Z20, Z4, Z0
 
-eight_rounds_left_194:
+eight_rounds_left_195:
 	VBROADCASTI32X4 96(R8), Z20
 	VAESENC         Z20, Z0, Z0
 	VPSHUFB         avx512TextReversal<>+0(SB), Z8, Z23
@@ -5020,19 +5233,23 @@ eight_rounds_left_194:
 	VEXTRACTI64X4   $0x01, Z0, Y23
 	VMOVDQU8        Y23, K2, (DI)
 	CMPQ            trailer+40(FP), $0x00
-	JE              no_trailer_195
+	JE              no_trailer_196
 	VMOVDQU64       Y23, (SP)
 	MOVBLZX         (SP)(DX*1), AX
 	MOVQ            AX, last+112(FP)
+	VPXORQ          Z23, Z23, Z23
+	VMOVDQU64       Z23, (SP)
 
-no_trailer_195:
+no_trailer_196:
 	JMP finish
 
 finish_long:
 	CMPQ s+96(FP), $0x00
-	JE   no_seam_196
+	JE   no_seam_197
+	CMPQ 432(SP), $0x00
+	JE   no_seam_197
 	CMPQ 408(SP), $0x00
-	JE   no_seam_196
+	JE   erase_198
 	LEAQ 152(SP), AX
 	ANDQ $-64, AX
 	MOVQ 408(SP), DX
@@ -5040,12 +5257,12 @@ finish_long:
 	MOVQ 416(SP), DI
 	MOVQ 424(SP), R12
 
-move_out_197:
+move_out_199:
 	SUBQ    R12, DX
 	CMPQ    AX, DI
-	JE      moved_199
+	JE      moved_201
 	CMPQ    R12, $0x00000080
-	JB      less_200
+	JB      less_202
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(AX), Y0
@@ -5062,11 +5279,11 @@ move_out_197:
 	VMOVDQU Y0, -64(DI)(R12*1)
 	VMOVDQU -32(AX)(R12*1), Y0
 	VMOVDQU Y0, -32(DI)(R12*1)
-	JMP     moved_199
+	JMP     moved_201
 
-less_200:
+less_202:
 	CMPQ    R12, $0x00000040
-	JB      less_201
+	JB      less_203
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(AX), Y0
@@ -5075,71 +5292,71 @@ less_200:
 	VMOVDQU Y0, -64(DI)(R12*1)
 	VMOVDQU -32(AX)(R12*1), Y0
 	VMOVDQU Y0, -32(DI)(R12*1)
-	JMP     moved_199
+	JMP     moved_201
 
-less_201:
+less_203:
 	CMPQ    R12, $0x00000020
-	JB      less_202
+	JB      less_204
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU -32(AX)(R12*1), Y0
 	VMOVDQU Y0, -32(DI)(R12*1)
-	JMP     moved_199
+	JMP     moved_201
 
-less_202:
+less_204:
 	CMPQ    R12, $0x00000010
-	JB      less_203
+	JB      less_205
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(AX)(R12*1), X0
 	VMOVDQU X0, -16(DI)(R12*1)
-	JMP     moved_199
+	JMP     moved_201
 
-less_203:
+less_205:
 	CMPQ R12, $0x00000008
-	JB   less_204
+	JB   less_206
 	MOVQ (AX), CX
 	MOVQ CX, (DI)
 	MOVQ -8(AX)(R12*1), CX
 	MOVQ CX, -8(DI)(R12*1)
-	JMP  moved_199
+	JMP  moved_201
 
-less_204:
+less_206:
 	CMPQ R12, $0x00000004
-	JB   less_205
+	JB   less_207
 	MOVL (AX), CX
 	MOVL CX, (DI)
 	MOVL -4(AX)(R12*1), CX
 	MOVL CX, -4(DI)(R12*1)
-	JMP  moved_199
+	JMP  moved_201
 
-less_205:
+less_207:
 	CMPQ R12, $0x00000002
-	JB   less_206
+	JB   less_208
 	MOVW (AX), CX
 	MOVW CX, (DI)
 	MOVW -2(AX)(R12*1), CX
 	MOVW CX, -2(DI)(R12*1)
-	JMP  moved_199
+	JMP  moved_201
 
-less_206:
+less_208:
 	TESTQ R12, R12
-	JZ    moved_199
+	JZ    moved_201
 	MOVB  (AX), CL
 	MOVB  CL, (DI)
 
-moved_199:
+moved_201:
 	ADDQ  R12, AX
 	TESTQ DX, DX
-	JZ    moved_out_198
+	JZ    moved_out_200
 	MOVQ  88(SP), R12
 	TESTQ R12, R12
-	JNZ   taken_208
+	JNZ   taken_210
 
-empty_207:
+empty_209:
 	MOVQ    72(SP), R12
 	TESTQ   R12, R12
-	JZ      moved_out_198
+	JZ      moved_out_200
 	MOVQ    64(SP), CX
 	ADDQ    $0x18, 64(SP)
 	CMPQ    R12, 8(CX)
@@ -5149,18 +5366,31 @@ empty_207:
 	MOVQ    CX, 80(SP)
 	MOVQ    R12, 88(SP)
 	TESTQ   R12, R12
-	JZ      empty_207
+	JZ      empty_209
 
-taken_208:
+taken_210:
 	CMPQ    R12, DX
 	CMOVQHI DX, R12
 	MOVQ    80(SP), DI
 	ADDQ    R12, 80(SP)
 	SUBQ    R12, 88(SP)
-	JMP     move_out_197
+	JMP     move_out_199
 
-moved_out_198:
-no_seam_196:
+moved_out_200:
+erase_198:
+	LEAQ    152(SP), AX
+	ANDQ    $-64, AX
+	VPXOR   Y0, Y0, Y0
+	VMOVDQU Y0, (AX)
+	VMOVDQU Y0, 32(AX)
+	VMOVDQU Y0, 64(AX)
+	VMOVDQU Y0, 96(AX)
+	VMOVDQU Y0, 128(AX)
+	VMOVDQU Y0, 160(AX)
+	VMOVDQU Y0, 192(AX)
+	VMOVDQU Y0, 224(AX)
+
+no_seam_197:
 	VMOVQ       textBits+88(FP), X0
 	VMOVQ       adBits+80(FP), X1
 	VINSERTI128 $0x01, X1, Y0, Y0
@@ -5186,5 +5416,34 @@ finish:
 	VPTEST        X13, X13
 	SETEQ         AL
 	MOVQ          AX, ok+104(FP)
+	XORL          AX, AX
+	XORL          CX, CX
+	VPXOR         X0, X0, X0
+	VPXOR         X1, X1, X1
+	VPXOR         X2, X2, X2
+	VPXOR         X3, X3, X3
+	VPXOR         X4, X4, X4
+	VPXOR         X5, X5, X5
+	VPXOR         X6, X6, X6
+	VPXOR         X7, X7, X7
+	VPXOR         X8, X8, X8
+	VPXOR         X9, X9, X9
+	VPXOR         X10, X10, X10
+	VPXOR         X11, X11, X11
+	VPXOR         X12, X12, X12
+	VPXOR         X13, X13, X13
+	VPXOR         X14, X14, X14
+	VPXORQ        X16, X16, X16
+	VPXORQ        X17, X17, X17
+	VPXORQ        X19, X19, X19
+	VPXORQ        X20, X20, X20
+	VPXORQ        X22, X22, X22
+	VPXORQ        X23, X23, X23
+	VPXORQ        X24, X24, X24
+	VPXORQ        X25, X25, X25
+	VPXORQ        X28, X28, X28
+	VPXORQ        X29, X29, X29
+	VPXORQ        X30, X30, X30
+	VPXORQ        X31, X31, X31
 	VZEROUPPER
 	RET

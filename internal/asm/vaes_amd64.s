@@ -523,6 +523,13 @@ aes192:
 	VMOVDQU     224(R8), X0
 	VMOVDQU     X0, 224(R8)
 	VAESENCLAST X0, X2, X2
+	XORL        AX, AX
+	XORL        BX, BX
+	XORL        CX, CX
+	XORL        DX, DX
+	XORL        R9, R9
+	XORL        R10, R10
+	XORL        R11, R11
 
 powers:
 	VPSHUFB     vaesReversal<>+0(SB), X2, X0
@@ -705,6 +712,22 @@ powers:
 	VPXOR       X14, X12, X12
 	VMOVDQU     X12, X2
 	VMOVDQU     X2, 256(R8)
+	VPXOR       X0, X0, X0
+	VPXOR       X1, X1, X1
+	VPXOR       X2, X2, X2
+	VPXOR       X3, X3, X3
+	VPXOR       X4, X4, X4
+	VPXOR       X5, X5, X5
+	VPXOR       X6, X6, X6
+	VPXOR       X7, X7, X7
+	VPXOR       X8, X8, X8
+	VPXOR       X9, X9, X9
+	VPXOR       X10, X10, X10
+	VPXOR       X11, X11, X11
+	VPXOR       X12, X12, X12
+	VPXOR       X13, X13, X13
+	VPXOR       X14, X14, X14
+	VPXOR       X15, X15, X15
 	VZEROUPPER
 	RET
 
@@ -803,6 +826,22 @@ vector:
 	VPUNPCKHQDQ X13, X0, X0
 	VPXOR       X14, X0, X0
 	VMOVDQU     X0, 960(SI)
+	VPXOR       X0, X0, X0
+	VPXOR       X1, X1, X1
+	VPXOR       X2, X2, X2
+	VPXOR       X3, X3, X3
+	VPXOR       X4, X4, X4
+	VPXOR       X5, X5, X5
+	VPXOR       X6, X6, X6
+	VPXOR       X7, X7, X7
+	VPXOR       X8, X8, X8
+	VPXOR       X9, X9, X9
+	VPXOR       X10, X10, X10
+	VPXOR       X11, X11, X11
+	VPXOR       X12, X12, X12
+	VPXOR       X13, X13, X13
+	VPXOR       X14, X14, X14
+	VPXOR       X15, X15, X15
 	VZEROUPPER
 	RET
 
@@ -858,6 +897,24 @@ block:
 	TESTQ      R10, R10
 	JNZ        turn
 	VMOVDQU    X13, (DX)
+	XORL       AX, AX
+	XORL       CX, CX
+	VPXOR      X0, X0, X0
+	VPXOR      X1, X1, X1
+	VPXOR      X2, X2, X2
+	VPXOR      X3, X3, X3
+	VPXOR      X4, X4, X4
+	VPXOR      X5, X5, X5
+	VPXOR      X6, X6, X6
+	VPXOR      X7, X7, X7
+	VPXOR      X8, X8, X8
+	VPXOR      X9, X9, X9
+	VPXOR      X10, X10, X10
+	VPXOR      X11, X11, X11
+	VPXOR      X12, X12, X12
+	VPXOR      X13, X13, X13
+	VPXOR      X14, X14, X14
+	VPXOR      X15, X15, X15
 	RET
 
 // func vaesSeal(k *byte, long *byte, dst *byte, src *byte, size uint64, trailer uint64, nonceLo uint64, nonceHi uint64, adLo uint64, adHi uint64, adBits uint64, textBits uint64, s *byte)
@@ -4082,6 +4139,26 @@ rest_0:
 	VMOVDQU      X11, (AX)
 	VMOVDQU      32(R9), X12
 	VMOVDQU      X12, 16(AX)
+	XORL         AX, AX
+	XORL         CX, CX
+	VPXOR        X0, X0, X0
+	VPXOR        X1, X1, X1
+	VPXOR        X2, X2, X2
+	VPXOR        X3, X3, X3
+	VPXOR        X4, X4, X4
+	VPXOR        X5, X5, X5
+	VPXOR        X6, X6, X6
+	VPXOR        X7, X7, X7
+	VPXOR        X8, X8, X8
+	VPXOR        X9, X9, X9
+	VPXOR        X10, X10, X10
+	VPXOR        X11, X11, X11
+	VPXOR        X12, X12, X12
+	VPXOR        X13, X13, X13
+	VPXOR        X14, X14, X14
+	VPXOR        X15, X15, X15
+	VMOVDQU      Y0, (R9)
+	VMOVDQU      Y0, 32(R9)
 	VZEROUPPER
 	RET
 
@@ -6088,6 +6165,25 @@ finish_short:
 	VPSHUFB      vaesReversal<>+0(SB), X11, X11
 	VPXOR        X0, X11, X11
 	VMOVDQU      X11, (DI)
+	XORL         AX, AX
+	XORL         CX, CX
+	VPXOR        X0, X0, X0
+	VPXOR        X1, X1, X1
+	VPXOR        X2, X2, X2
+	VPXOR        X3, X3, X3
+	VPXOR        X4, X4, X4
+	VPXOR        X5, X5, X5
+	VPXOR        X6, X6, X6
+	VPXOR        X7, X7, X7
+	VPXOR        X8, X8, X8
+	VPXOR        X9, X9, X9
+	VPXOR        X10, X10, X10
+	VPXOR        X11, X11, X11
+	VPXOR        X12, X12, X12
+	VPXOR        X13, X13, X13
+	VPXOR        X14, X14, X14
+	VPXOR        X15, X15, X15
+	VMOVDQU      Y0, (R9)
 	VZEROUPPER
 	RET
 
@@ -6122,6 +6218,26 @@ finish:
 	VPSHUFB      vaesReversal<>+0(SB), X11, X11
 	VPXOR        32(R9), X11, X11
 	VMOVDQU      X11, (DI)
+	XORL         AX, AX
+	XORL         CX, CX
+	VPXOR        X0, X0, X0
+	VPXOR        X1, X1, X1
+	VPXOR        X2, X2, X2
+	VPXOR        X3, X3, X3
+	VPXOR        X4, X4, X4
+	VPXOR        X5, X5, X5
+	VPXOR        X6, X6, X6
+	VPXOR        X7, X7, X7
+	VPXOR        X8, X8, X8
+	VPXOR        X9, X9, X9
+	VPXOR        X10, X10, X10
+	VPXOR        X11, X11, X11
+	VPXOR        X12, X12, X12
+	VPXOR        X13, X13, X13
+	VPXOR        X14, X14, X14
+	VPXOR        X15, X15, X15
+	VMOVDQU      Y0, (R9)
+	VMOVDQU      Y0, 32(R9)
 	VZEROUPPER
 	RET
 
@@ -6425,8 +6541,10 @@ ten_rounds_175:
 	JNZ            more_slots_177
 	CMPQ           s+96(FP), $0x00
 	JE             no_seam_178
-	CMPQ           472(SP), $0x00
+	CMPQ           496(SP), $0x00
 	JE             no_seam_178
+	CMPQ           472(SP), $0x00
+	JE             erase_179
 	LEAQ           216(SP), AX
 	ANDQ           $-64, AX
 	MOVQ           472(SP), DX
@@ -6434,12 +6552,12 @@ ten_rounds_175:
 	MOVQ           480(SP), DI
 	MOVQ           488(SP), R13
 
-move_out_179:
+move_out_180:
 	SUBQ    R13, DX
 	CMPQ    AX, DI
-	JE      moved_181
+	JE      moved_182
 	CMPQ    R13, $0x00000080
-	JB      less_182
+	JB      less_183
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(AX), Y0
@@ -6456,11 +6574,11 @@ move_out_179:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_181
+	JMP     moved_182
 
-less_182:
+less_183:
 	CMPQ    R13, $0x00000040
-	JB      less_183
+	JB      less_184
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(AX), Y0
@@ -6469,71 +6587,71 @@ less_182:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_181
+	JMP     moved_182
 
-less_183:
+less_184:
 	CMPQ    R13, $0x00000020
-	JB      less_184
+	JB      less_185
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_181
+	JMP     moved_182
 
-less_184:
+less_185:
 	CMPQ    R13, $0x00000010
-	JB      less_185
+	JB      less_186
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_181
+	JMP     moved_182
 
-less_185:
+less_186:
 	CMPQ R13, $0x00000008
-	JB   less_186
+	JB   less_187
 	MOVQ (AX), CX
 	MOVQ CX, (DI)
 	MOVQ -8(AX)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_181
+	JMP  moved_182
 
-less_186:
+less_187:
 	CMPQ R13, $0x00000004
-	JB   less_187
+	JB   less_188
 	MOVL (AX), CX
 	MOVL CX, (DI)
 	MOVL -4(AX)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_181
+	JMP  moved_182
 
-less_187:
+less_188:
 	CMPQ R13, $0x00000002
-	JB   less_188
+	JB   less_189
 	MOVW (AX), CX
 	MOVW CX, (DI)
 	MOVW -2(AX)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_181
+	JMP  moved_182
 
-less_188:
+less_189:
 	TESTQ R13, R13
-	JZ    moved_181
+	JZ    moved_182
 	MOVB  (AX), CL
 	MOVB  CL, (DI)
 
-moved_181:
+moved_182:
 	ADDQ  R13, AX
 	TESTQ DX, DX
-	JZ    moved_out_180
+	JZ    moved_out_181
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_190
+	JNZ   taken_191
 
-empty_189:
+empty_190:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      moved_out_180
+	JZ      moved_out_181
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -6543,22 +6661,55 @@ empty_189:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_189
+	JZ      empty_190
 
-taken_190:
+taken_191:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
 	MOVQ    144(SP), DI
 	ADDQ    R13, 144(SP)
 	SUBQ    R13, 152(SP)
-	JMP     move_out_179
+	JMP     move_out_180
 
-moved_out_180:
+moved_out_181:
+erase_179:
+	LEAQ    216(SP), AX
+	ANDQ    $-64, AX
+	VPXOR   Y0, Y0, Y0
+	VMOVDQU Y0, (AX)
+	VMOVDQU Y0, 32(AX)
+	VMOVDQU Y0, 64(AX)
+	VMOVDQU Y0, 96(AX)
+	VMOVDQU Y0, 128(AX)
+	VMOVDQU Y0, 160(AX)
+	VMOVDQU Y0, 192(AX)
+	VMOVDQU Y0, 224(AX)
+
 no_seam_178:
 	MOVQ    s+96(FP), AX
 	VMOVDQU X11, (AX)
 	VMOVDQU 32(R9), X12
 	VMOVDQU X12, 16(AX)
+	XORL    AX, AX
+	XORL    CX, CX
+	VPXOR   X0, X0, X0
+	VPXOR   X1, X1, X1
+	VPXOR   X2, X2, X2
+	VPXOR   X3, X3, X3
+	VPXOR   X4, X4, X4
+	VPXOR   X5, X5, X5
+	VPXOR   X6, X6, X6
+	VPXOR   X7, X7, X7
+	VPXOR   X8, X8, X8
+	VPXOR   X9, X9, X9
+	VPXOR   X10, X10, X10
+	VPXOR   X11, X11, X11
+	VPXOR   X12, X12, X12
+	VPXOR   X13, X13, X13
+	VPXOR   X14, X14, X14
+	VPXOR   X15, X15, X15
+	VMOVDQU Y0, (R9)
+	VMOVDQU Y0, 32(R9)
 	VZEROUPPER
 	RET
 
@@ -6602,8 +6753,8 @@ batch:
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	VPXOR          vaesIndex<>+224(SB), Y8, Y7
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_192
-	JE             twelve_rounds_191
+	JB             ten_rounds_193
+	JE             twelve_rounds_192
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -6623,7 +6774,7 @@ batch:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-twelve_rounds_191:
+twelve_rounds_192:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -6643,7 +6794,7 @@ twelve_rounds_191:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-ten_rounds_192:
+ten_rounds_193:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        (SI), Y12
@@ -6832,7 +6983,7 @@ ten_rounds_192:
 	ADDQ           $0x00000100, BX
 	SUBQ           $0x00000010, R10
 	CMPQ           BX, 120(SP)
-	JNE            within_group_193
+	JNE            within_group_194
 	VPXOR          Y11, Y9, Y15
 	VPXOR          Y15, Y10, Y10
 	VEXTRACTI128   $0x01, Y9, X15
@@ -6850,11 +7001,13 @@ ten_rounds_192:
 	VPXOR          X14, X11, X11
 	VPXOR          X15, X11, X11
 	TESTQ          R10, R10
-	JNZ            more_slots_194
+	JNZ            more_slots_195
 	CMPQ           s+96(FP), $0x00
-	JE             no_seam_195
+	JE             no_seam_196
+	CMPQ           496(SP), $0x00
+	JE             no_seam_196
 	CMPQ           472(SP), $0x00
-	JE             no_seam_195
+	JE             erase_197
 	LEAQ           216(SP), AX
 	ANDQ           $-64, AX
 	MOVQ           472(SP), DX
@@ -6862,12 +7015,12 @@ ten_rounds_192:
 	MOVQ           480(SP), DI
 	MOVQ           488(SP), R13
 
-move_out_196:
+move_out_198:
 	SUBQ    R13, DX
 	CMPQ    AX, DI
-	JE      moved_198
+	JE      moved_200
 	CMPQ    R13, $0x00000080
-	JB      less_199
+	JB      less_201
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(AX), Y0
@@ -6884,11 +7037,11 @@ move_out_196:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_198
+	JMP     moved_200
 
-less_199:
+less_201:
 	CMPQ    R13, $0x00000040
-	JB      less_200
+	JB      less_202
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(AX), Y0
@@ -6897,71 +7050,71 @@ less_199:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_198
+	JMP     moved_200
 
-less_200:
+less_202:
 	CMPQ    R13, $0x00000020
-	JB      less_201
+	JB      less_203
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_198
+	JMP     moved_200
 
-less_201:
+less_203:
 	CMPQ    R13, $0x00000010
-	JB      less_202
+	JB      less_204
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_198
+	JMP     moved_200
 
-less_202:
+less_204:
 	CMPQ R13, $0x00000008
-	JB   less_203
+	JB   less_205
 	MOVQ (AX), CX
 	MOVQ CX, (DI)
 	MOVQ -8(AX)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_198
+	JMP  moved_200
 
-less_203:
+less_205:
 	CMPQ R13, $0x00000004
-	JB   less_204
+	JB   less_206
 	MOVL (AX), CX
 	MOVL CX, (DI)
 	MOVL -4(AX)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_198
+	JMP  moved_200
 
-less_204:
+less_206:
 	CMPQ R13, $0x00000002
-	JB   less_205
+	JB   less_207
 	MOVW (AX), CX
 	MOVW CX, (DI)
 	MOVW -2(AX)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_198
+	JMP  moved_200
 
-less_205:
+less_207:
 	TESTQ R13, R13
-	JZ    moved_198
+	JZ    moved_200
 	MOVB  (AX), CL
 	MOVB  CL, (DI)
 
-moved_198:
+moved_200:
 	ADDQ  R13, AX
 	TESTQ DX, DX
-	JZ    moved_out_197
+	JZ    moved_out_199
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_207
+	JNZ   taken_209
 
-empty_206:
+empty_208:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      moved_out_197
+	JZ      moved_out_199
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -6971,26 +7124,59 @@ empty_206:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_206
+	JZ      empty_208
 
-taken_207:
+taken_209:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
 	MOVQ    144(SP), DI
 	ADDQ    R13, 144(SP)
 	SUBQ    R13, 152(SP)
-	JMP     move_out_196
+	JMP     move_out_198
 
-moved_out_197:
-no_seam_195:
+moved_out_199:
+erase_197:
+	LEAQ    216(SP), AX
+	ANDQ    $-64, AX
+	VPXOR   Y0, Y0, Y0
+	VMOVDQU Y0, (AX)
+	VMOVDQU Y0, 32(AX)
+	VMOVDQU Y0, 64(AX)
+	VMOVDQU Y0, 96(AX)
+	VMOVDQU Y0, 128(AX)
+	VMOVDQU Y0, 160(AX)
+	VMOVDQU Y0, 192(AX)
+	VMOVDQU Y0, 224(AX)
+
+no_seam_196:
 	MOVQ    s+96(FP), AX
 	VMOVDQU X11, (AX)
 	VMOVDQU 32(R9), X12
 	VMOVDQU X12, 16(AX)
+	XORL    AX, AX
+	XORL    CX, CX
+	VPXOR   X0, X0, X0
+	VPXOR   X1, X1, X1
+	VPXOR   X2, X2, X2
+	VPXOR   X3, X3, X3
+	VPXOR   X4, X4, X4
+	VPXOR   X5, X5, X5
+	VPXOR   X6, X6, X6
+	VPXOR   X7, X7, X7
+	VPXOR   X8, X8, X8
+	VPXOR   X9, X9, X9
+	VPXOR   X10, X10, X10
+	VPXOR   X11, X11, X11
+	VPXOR   X12, X12, X12
+	VPXOR   X13, X13, X13
+	VPXOR   X14, X14, X14
+	VPXOR   X15, X15, X15
+	VMOVDQU Y0, (R9)
+	VMOVDQU Y0, 32(R9)
 	VZEROUPPER
 	RET
 
-more_slots_194:
+more_slots_195:
 	MOVQ       120(SP), BX
 	MOVQ       1136(BX), CX
 	MOVQ       R10, AX
@@ -7007,17 +7193,17 @@ more_slots_194:
 	VPCLMULQDQ $0x11, (BX), X12, X11
 	VPCLMULQDQ $0x00, 1088(BX), X14, X10
 
-within_group_193:
+within_group_194:
 	CMPQ DX, $0x00000100
 	JAE  batch
 
 run_end:
 	CMPQ  s+96(FP), $0x00
-	JE    no_run_208
+	JE    no_run_210
 	CMPQ  472(SP), $0x00
-	JE    whole_209
+	JE    whole_211
 	TESTQ DX, DX
-	JNZ   no_run_208
+	JNZ   no_run_210
 	LEAQ  216(SP), AX
 	ANDQ  $-64, AX
 	MOVQ  472(SP), DX
@@ -7025,12 +7211,12 @@ run_end:
 	MOVQ  480(SP), DI
 	MOVQ  488(SP), R13
 
-move_out_211:
+move_out_213:
 	SUBQ    R13, DX
 	CMPQ    AX, DI
-	JE      moved_213
+	JE      moved_215
 	CMPQ    R13, $0x00000080
-	JB      less_214
+	JB      less_216
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(AX), Y0
@@ -7047,11 +7233,11 @@ move_out_211:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_213
+	JMP     moved_215
 
-less_214:
+less_216:
 	CMPQ    R13, $0x00000040
-	JB      less_215
+	JB      less_217
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(AX), Y0
@@ -7060,94 +7246,63 @@ less_214:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_213
+	JMP     moved_215
 
-less_215:
+less_217:
 	CMPQ    R13, $0x00000020
-	JB      less_216
+	JB      less_218
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_213
+	JMP     moved_215
 
-less_216:
+less_218:
 	CMPQ    R13, $0x00000010
-	JB      less_217
+	JB      less_219
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_213
+	JMP     moved_215
 
-less_217:
+less_219:
 	CMPQ R13, $0x00000008
-	JB   less_218
+	JB   less_220
 	MOVQ (AX), CX
 	MOVQ CX, (DI)
 	MOVQ -8(AX)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_213
+	JMP  moved_215
 
-less_218:
+less_220:
 	CMPQ R13, $0x00000004
-	JB   less_219
+	JB   less_221
 	MOVL (AX), CX
 	MOVL CX, (DI)
 	MOVL -4(AX)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_213
+	JMP  moved_215
 
-less_219:
+less_221:
 	CMPQ R13, $0x00000002
-	JB   less_220
+	JB   less_222
 	MOVW (AX), CX
 	MOVW CX, (DI)
 	MOVW -2(AX)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_213
+	JMP  moved_215
 
-less_220:
+less_222:
 	TESTQ R13, R13
-	JZ    moved_213
+	JZ    moved_215
 	MOVB  (AX), CL
 	MOVB  CL, (DI)
 
-moved_213:
+moved_215:
 	ADDQ  R13, AX
 	TESTQ DX, DX
-	JZ    moved_out_212
-	MOVQ  152(SP), R13
-	TESTQ R13, R13
-	JNZ   taken_222
-
-empty_221:
-	MOVQ    136(SP), R13
-	TESTQ   R13, R13
-	JZ      moved_out_212
-	MOVQ    128(SP), CX
-	ADDQ    $0x18, 128(SP)
-	CMPQ    R13, 8(CX)
-	CMOVQHI 8(CX), R13
-	SUBQ    R13, 136(SP)
-	MOVQ    (CX), CX
-	MOVQ    CX, 144(SP)
-	MOVQ    R13, 152(SP)
-	TESTQ   R13, R13
-	JZ      empty_221
-
-taken_222:
-	CMPQ    R13, DX
-	CMOVQHI DX, R13
-	MOVQ    144(SP), DI
-	ADDQ    R13, 144(SP)
-	SUBQ    R13, 152(SP)
-	JMP     move_out_211
-
-moved_out_212:
-	JMP next
-
-whole_209:
+	JZ    moved_out_214
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
 	JNZ   taken_224
@@ -7155,7 +7310,7 @@ whole_209:
 empty_223:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      no_run_208
+	JZ      moved_out_214
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -7168,14 +7323,45 @@ empty_223:
 	JZ      empty_223
 
 taken_224:
+	CMPQ    R13, DX
+	CMOVQHI DX, R13
+	MOVQ    144(SP), DI
+	ADDQ    R13, 144(SP)
+	SUBQ    R13, 152(SP)
+	JMP     move_out_213
+
+moved_out_214:
+	JMP next
+
+whole_211:
+	MOVQ  152(SP), R13
+	TESTQ R13, R13
+	JNZ   taken_226
+
+empty_225:
+	MOVQ    136(SP), R13
+	TESTQ   R13, R13
+	JZ      no_run_210
+	MOVQ    128(SP), CX
+	ADDQ    $0x18, 128(SP)
+	CMPQ    R13, 8(CX)
+	CMOVQHI 8(CX), R13
+	SUBQ    R13, 136(SP)
+	MOVQ    (CX), CX
+	MOVQ    CX, 144(SP)
+	MOVQ    R13, 152(SP)
+	TESTQ   R13, R13
+	JZ      empty_225
+
+taken_226:
 	TESTQ DX, DX
-	JNZ   seam_210
+	JNZ   seam_212
 	MOVQ  144(SP), DI
 	MOVQ  R13, DX
 	MOVQ  $0x00000000, 152(SP)
 	JMP   next
 
-seam_210:
+seam_212:
 	MOVQ    DI, 480(SP)
 	MOVQ    DX, 488(SP)
 	ADDQ    152(SP), DX
@@ -7184,11 +7370,12 @@ seam_210:
 	CMPQ    DX, CX
 	CMOVQHI CX, DX
 	MOVQ    DX, 472(SP)
+	MOVQ    DX, 496(SP)
 	LEAQ    216(SP), DI
 	ANDQ    $-64, DI
 	JMP     next
 
-no_run_208:
+no_run_210:
 	MOVQ        trailer+40(FP), R12
 	ADDQ        DX, R12
 	TESTQ       R12, R12
@@ -7210,47 +7397,47 @@ no_run_208:
 	MOVQ        DX, R13
 	SUBQ        AX, R13
 	TESTB       $0x10, AL
-	JZ          alone_225
+	JZ          alone_227
 	VMOVDQU     -16(SI)(AX*1), X13
 	VINSERTI128 $0x01, X12, Y13, Y12
 
-alone_225:
+alone_227:
 	VMOVDQU Y12, (R9)
 	CMPQ    R12, $0x00000080
-	JHI     upper_half_226
-	CMPQ    R12, $0x00000040
-	JHI     upper_half_227
-	CMPQ    R12, $0x00000020
 	JHI     upper_half_228
+	CMPQ    R12, $0x00000040
+	JHI     upper_half_229
+	CMPQ    R12, $0x00000020
+	JHI     upper_half_230
 	JMP     rest_1
 
-upper_half_228:
+upper_half_230:
 	JMP rest_2
 
-upper_half_227:
+upper_half_229:
 	CMPQ R12, $0x00000060
-	JHI  upper_half_229
+	JHI  upper_half_231
 	JMP  rest_3
 
-upper_half_229:
+upper_half_231:
 	JMP rest_4
 
-upper_half_226:
+upper_half_228:
 	CMPQ R12, $0x000000c0
-	JHI  upper_half_230
+	JHI  upper_half_232
 	CMPQ R12, $0x000000a0
-	JHI  upper_half_231
+	JHI  upper_half_233
 	JMP  rest_5
 
-upper_half_231:
+upper_half_233:
 	JMP rest_6
 
-upper_half_230:
+upper_half_232:
 	CMPQ R12, $0x000000e0
-	JHI  upper_half_232
+	JHI  upper_half_234
 	JMP  rest_7
 
-upper_half_232:
+upper_half_234:
 	JMP rest_8
 
 rest_1:
@@ -7263,20 +7450,20 @@ rest_1:
 	ADDL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_234
-	JE             twelve_rounds_233
+	JB             ten_rounds_236
+	JE             twelve_rounds_235
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VBROADCASTI128 32(R8), Y8
 	VAESENC        Y8, Y0, Y0
 
-twelve_rounds_233:
+twelve_rounds_235:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VBROADCASTI128 64(R8), Y8
 	VAESENC        Y8, Y0, Y0
 
-ten_rounds_234:
+ten_rounds_236:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        (R9), Y12
@@ -7310,35 +7497,35 @@ ten_rounds_234:
 	VAESENCLAST    Y15, Y0, Y0
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_235
+	JZ             alone_237
 	VMOVDQU        X0, (DI)
 	VMOVDQU        X0, X13
 	VEXTRACTI128   $0x01, Y0, X0
 
-alone_235:
+alone_237:
 	VMOVDQU X0, (R9)
 	CMPQ    DX, $0x10
-	JAE     whole_237
+	JAE     whole_239
 	CMPQ    DX, $0x08
-	JB      four_bytes_238
+	JB      four_bytes_240
 	MOVQ    (R9), AX
 	MOVQ    AX, (DI)
 	MOVQ    -8(R9)(DX*1), AX
 	MOVQ    AX, -8(DI)(DX*1)
-	JMP     stored_236
+	JMP     stored_238
 
-four_bytes_238:
+four_bytes_240:
 	CMPQ DX, $0x04
-	JB   one_byte_239
+	JB   one_byte_241
 	MOVL (R9), AX
 	MOVL AX, (DI)
 	MOVL -4(R9)(DX*1), AX
 	MOVL AX, -4(DI)(DX*1)
-	JMP  stored_236
+	JMP  stored_238
 
-one_byte_239:
+one_byte_241:
 	TESTQ DX, DX
-	JZ    stored_236
+	JZ    stored_238
 	MOVB  (R9), AL
 	MOVB  AL, (DI)
 	MOVQ  DX, CX
@@ -7347,9 +7534,9 @@ one_byte_239:
 	MOVB  AL, (DI)(CX*1)
 	MOVB  -1(R9)(DX*1), AL
 	MOVB  AL, -1(DI)(DX*1)
-	JMP   stored_236
+	JMP   stored_238
 
-whole_237:
+whole_239:
 	LEAQ    vaesWindow<>+0(SB), AX
 	ADDQ    R13, AX
 	VPSHUFB (AX), X0, X0
@@ -7357,13 +7544,13 @@ whole_237:
 	VPXOR   X13, X0, X0
 	VMOVDQU X0, -16(DI)(DX*1)
 
-stored_236:
+stored_238:
 	CMPQ    trailer+40(FP), $0x00
-	JE      no_trailer_240
+	JE      no_trailer_242
 	MOVBLZX (R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
-no_trailer_240:
+no_trailer_242:
 	JMP finish
 
 rest_2:
@@ -7377,8 +7564,8 @@ rest_2:
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_242
-	JE             twelve_rounds_241
+	JB             ten_rounds_244
+	JE             twelve_rounds_243
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7386,7 +7573,7 @@ rest_2:
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
 
-twelve_rounds_241:
+twelve_rounds_243:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7394,7 +7581,7 @@ twelve_rounds_241:
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
 
-ten_rounds_242:
+ten_rounds_244:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        (SI), Y12
@@ -7450,12 +7637,12 @@ ten_rounds_242:
 	VEXTRACTI128   $0x01, Y0, X0
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_243
+	JZ             alone_245
 	VMOVDQU        X1, 32(DI)
 	VMOVDQU        X1, X0
 	VEXTRACTI128   $0x01, Y1, X1
 
-alone_243:
+alone_245:
 	VMOVDQU X1, (R9)
 	LEAQ    vaesWindow<>+0(SB), AX
 	ADDQ    R13, AX
@@ -7464,11 +7651,11 @@ alone_243:
 	VPXOR   X0, X1, X1
 	VMOVDQU X1, -16(DI)(DX*1)
 	CMPQ    trailer+40(FP), $0x00
-	JE      no_trailer_245
+	JE      no_trailer_247
 	MOVBLZX (R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
-no_trailer_245:
+no_trailer_247:
 	JMP finish
 
 rest_3:
@@ -7483,8 +7670,8 @@ rest_3:
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_247
-	JE             twelve_rounds_246
+	JB             ten_rounds_249
+	JE             twelve_rounds_248
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7494,7 +7681,7 @@ rest_3:
 	VAESENC        Y8, Y1, Y1
 	VAESENC        Y8, Y2, Y2
 
-twelve_rounds_246:
+twelve_rounds_248:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7504,7 +7691,7 @@ twelve_rounds_246:
 	VAESENC        Y8, Y1, Y1
 	VAESENC        Y8, Y2, Y2
 
-ten_rounds_247:
+ten_rounds_249:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        (SI), Y12
@@ -7582,12 +7769,12 @@ ten_rounds_247:
 	VEXTRACTI128   $0x01, Y1, X1
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_248
+	JZ             alone_250
 	VMOVDQU        X2, 64(DI)
 	VMOVDQU        X2, X1
 	VEXTRACTI128   $0x01, Y2, X2
 
-alone_248:
+alone_250:
 	VMOVDQU X2, (R9)
 	LEAQ    vaesWindow<>+0(SB), AX
 	ADDQ    R13, AX
@@ -7596,11 +7783,11 @@ alone_248:
 	VPXOR   X1, X2, X2
 	VMOVDQU X2, -16(DI)(DX*1)
 	CMPQ    trailer+40(FP), $0x00
-	JE      no_trailer_250
+	JE      no_trailer_252
 	MOVBLZX (R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
-no_trailer_250:
+no_trailer_252:
 	JMP finish
 
 rest_4:
@@ -7616,8 +7803,8 @@ rest_4:
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_252
-	JE             twelve_rounds_251
+	JB             ten_rounds_254
+	JE             twelve_rounds_253
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7629,7 +7816,7 @@ rest_4:
 	VAESENC        Y8, Y2, Y2
 	VAESENC        Y8, Y3, Y3
 
-twelve_rounds_251:
+twelve_rounds_253:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7641,7 +7828,7 @@ twelve_rounds_251:
 	VAESENC        Y8, Y2, Y2
 	VAESENC        Y8, Y3, Y3
 
-ten_rounds_252:
+ten_rounds_254:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        (SI), Y12
@@ -7740,12 +7927,12 @@ ten_rounds_252:
 	VEXTRACTI128   $0x01, Y2, X2
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_253
+	JZ             alone_255
 	VMOVDQU        X3, 96(DI)
 	VMOVDQU        X3, X2
 	VEXTRACTI128   $0x01, Y3, X3
 
-alone_253:
+alone_255:
 	VMOVDQU X3, (R9)
 	LEAQ    vaesWindow<>+0(SB), AX
 	ADDQ    R13, AX
@@ -7754,11 +7941,11 @@ alone_253:
 	VPXOR   X2, X3, X3
 	VMOVDQU X3, -16(DI)(DX*1)
 	CMPQ    trailer+40(FP), $0x00
-	JE      no_trailer_255
+	JE      no_trailer_257
 	MOVBLZX (R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
-no_trailer_255:
+no_trailer_257:
 	JMP finish
 
 rest_5:
@@ -7775,8 +7962,8 @@ rest_5:
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_257
-	JE             twelve_rounds_256
+	JB             ten_rounds_259
+	JE             twelve_rounds_258
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7790,7 +7977,7 @@ rest_5:
 	VAESENC        Y8, Y3, Y3
 	VAESENC        Y8, Y4, Y4
 
-twelve_rounds_256:
+twelve_rounds_258:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7804,7 +7991,7 @@ twelve_rounds_256:
 	VAESENC        Y8, Y3, Y3
 	VAESENC        Y8, Y4, Y4
 
-ten_rounds_257:
+ten_rounds_259:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        (SI), Y12
@@ -7925,12 +8112,12 @@ ten_rounds_257:
 	VEXTRACTI128   $0x01, Y3, X3
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_258
+	JZ             alone_260
 	VMOVDQU        X4, 128(DI)
 	VMOVDQU        X4, X3
 	VEXTRACTI128   $0x01, Y4, X4
 
-alone_258:
+alone_260:
 	VMOVDQU X4, (R9)
 	LEAQ    vaesWindow<>+0(SB), AX
 	ADDQ    R13, AX
@@ -7939,11 +8126,11 @@ alone_258:
 	VPXOR   X3, X4, X4
 	VMOVDQU X4, -16(DI)(DX*1)
 	CMPQ    trailer+40(FP), $0x00
-	JE      no_trailer_260
+	JE      no_trailer_262
 	MOVBLZX (R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
-no_trailer_260:
+no_trailer_262:
 	JMP finish
 
 rest_6:
@@ -7961,8 +8148,8 @@ rest_6:
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_262
-	JE             twelve_rounds_261
+	JB             ten_rounds_264
+	JE             twelve_rounds_263
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7978,7 +8165,7 @@ rest_6:
 	VAESENC        Y8, Y4, Y4
 	VAESENC        Y8, Y5, Y5
 
-twelve_rounds_261:
+twelve_rounds_263:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -7994,7 +8181,7 @@ twelve_rounds_261:
 	VAESENC        Y8, Y4, Y4
 	VAESENC        Y8, Y5, Y5
 
-ten_rounds_262:
+ten_rounds_264:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        (SI), Y12
@@ -8136,12 +8323,12 @@ ten_rounds_262:
 	VEXTRACTI128   $0x01, Y4, X4
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_263
+	JZ             alone_265
 	VMOVDQU        X5, 160(DI)
 	VMOVDQU        X5, X4
 	VEXTRACTI128   $0x01, Y5, X5
 
-alone_263:
+alone_265:
 	VMOVDQU X5, (R9)
 	LEAQ    vaesWindow<>+0(SB), AX
 	ADDQ    R13, AX
@@ -8150,11 +8337,11 @@ alone_263:
 	VPXOR   X4, X5, X5
 	VMOVDQU X5, -16(DI)(DX*1)
 	CMPQ    trailer+40(FP), $0x00
-	JE      no_trailer_265
+	JE      no_trailer_267
 	MOVBLZX (R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
-no_trailer_265:
+no_trailer_267:
 	JMP finish
 
 rest_7:
@@ -8173,8 +8360,8 @@ rest_7:
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_267
-	JE             twelve_rounds_266
+	JB             ten_rounds_269
+	JE             twelve_rounds_268
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8192,7 +8379,7 @@ rest_7:
 	VAESENC        Y8, Y5, Y5
 	VAESENC        Y8, Y6, Y6
 
-twelve_rounds_266:
+twelve_rounds_268:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8210,7 +8397,7 @@ twelve_rounds_266:
 	VAESENC        Y8, Y5, Y5
 	VAESENC        Y8, Y6, Y6
 
-ten_rounds_267:
+ten_rounds_269:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        (SI), Y12
@@ -8374,12 +8561,12 @@ ten_rounds_267:
 	VEXTRACTI128   $0x01, Y5, X5
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_268
+	JZ             alone_270
 	VMOVDQU        X6, 192(DI)
 	VMOVDQU        X6, X5
 	VEXTRACTI128   $0x01, Y6, X6
 
-alone_268:
+alone_270:
 	VMOVDQU X6, (R9)
 	LEAQ    vaesWindow<>+0(SB), AX
 	ADDQ    R13, AX
@@ -8388,11 +8575,11 @@ alone_268:
 	VPXOR   X5, X6, X6
 	VMOVDQU X6, -16(DI)(DX*1)
 	CMPQ    trailer+40(FP), $0x00
-	JE      no_trailer_270
+	JE      no_trailer_272
 	MOVBLZX (R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
-no_trailer_270:
+no_trailer_272:
 	JMP finish
 
 rest_8:
@@ -8412,8 +8599,8 @@ rest_8:
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	VPXOR          vaesIndex<>+224(SB), Y8, Y7
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_272
-	JE             twelve_rounds_271
+	JB             ten_rounds_274
+	JE             twelve_rounds_273
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8433,7 +8620,7 @@ rest_8:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-twelve_rounds_271:
+twelve_rounds_273:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8453,7 +8640,7 @@ twelve_rounds_271:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-ten_rounds_272:
+ten_rounds_274:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VMOVDQU        (SI), Y12
@@ -8638,12 +8825,12 @@ ten_rounds_272:
 	VEXTRACTI128   $0x01, Y6, X6
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_273
+	JZ             alone_275
 	VMOVDQU        X7, 224(DI)
 	VMOVDQU        X7, X6
 	VEXTRACTI128   $0x01, Y7, X7
 
-alone_273:
+alone_275:
 	VMOVDQU X7, (R9)
 	LEAQ    vaesWindow<>+0(SB), AX
 	ADDQ    R13, AX
@@ -8652,11 +8839,11 @@ alone_273:
 	VPXOR   X6, X7, X7
 	VMOVDQU X7, -16(DI)(DX*1)
 	CMPQ    trailer+40(FP), $0x00
-	JE      no_trailer_275
+	JE      no_trailer_277
 	MOVBLZX (R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
-no_trailer_275:
+no_trailer_277:
 	JMP finish
 
 stream:
@@ -8667,6 +8854,7 @@ stream:
 	XORL    CX, CX
 	MOVQ    CX, 152(SP)
 	MOVQ    CX, 472(SP)
+	MOVQ    CX, 496(SP)
 	MOVQ    32(AX), R10
 	ADDQ    $0x0f, R10
 	SHRQ    $0x04, R10
@@ -8684,6 +8872,7 @@ stream:
 	CMPQ    DX, CX
 	CMOVQHI CX, DX
 	MOVQ    DX, 472(SP)
+	MOVQ    DX, 496(SP)
 	LEAQ    216(SP), DI
 	ANDQ    $-64, DI
 	JMP     first_batch
@@ -8748,7 +8937,7 @@ short:
 
 short_block:
 	CMPQ    R12, $0x08
-	JB      four_bytes_276
+	JB      four_bytes_278
 	MOVQ    (SI), AX
 	MOVQ    -8(SI)(R12*1), R11
 	MOVL    $0x0000000f, CX
@@ -8758,11 +8947,11 @@ short_block:
 	SHRQ    $0x08, R11
 	VMOVQ   AX, X12
 	VPINSRQ $0x01, R11, X12, X12
-	JMP     loaded_279
+	JMP     loaded_281
 
-four_bytes_276:
+four_bytes_278:
 	CMPQ  R12, $0x04
-	JB    one_byte_277
+	JB    one_byte_279
 	MOVL  (SI), AX
 	MOVL  -4(SI)(R12*1), R11
 	LEAL  -4(R12), CX
@@ -8770,9 +8959,9 @@ four_bytes_276:
 	SHLQ  CL, R11
 	ORQ   R11, AX
 	VMOVQ AX, X12
-	JMP   loaded_279
+	JMP   loaded_281
 
-one_byte_277:
+one_byte_279:
 	MOVBLZX (SI), AX
 	MOVL    R12, CX
 	SHRL    $0x01, CX
@@ -8787,47 +8976,47 @@ one_byte_277:
 	ORL     R11, AX
 	VMOVQ   AX, X12
 
-loaded_279:
+loaded_281:
 	XORL AX, AX
 
 short_loaded:
 	TESTB       $0x10, AL
-	JZ          alone_280
+	JZ          alone_282
 	VMOVDQU     -16(SI)(AX*1), X13
 	VINSERTI128 $0x01, X12, Y13, Y12
 
-alone_280:
+alone_282:
 	VMOVDQU Y12, (R9)
 	CMPQ    R12, $0x00000080
-	JHI     upper_half_281
-	CMPQ    R12, $0x00000040
-	JHI     upper_half_282
-	CMPQ    R12, $0x00000020
 	JHI     upper_half_283
+	CMPQ    R12, $0x00000040
+	JHI     upper_half_284
+	CMPQ    R12, $0x00000020
+	JHI     upper_half_285
 	JMP     short_1
 
-upper_half_283:
+upper_half_285:
 	JMP short_2
 
-upper_half_282:
+upper_half_284:
 	CMPQ R12, $0x00000060
-	JHI  upper_half_284
+	JHI  upper_half_286
 	JMP  short_3
 
-upper_half_284:
+upper_half_286:
 	JMP short_4
 
-upper_half_281:
+upper_half_283:
 	CMPQ R12, $0x000000c0
-	JHI  upper_half_285
+	JHI  upper_half_287
 	CMPQ R12, $0x000000a0
-	JHI  upper_half_286
+	JHI  upper_half_288
 	JMP  short_5
 
-upper_half_286:
+upper_half_288:
 	JMP short_6
 
-upper_half_285:
+upper_half_287:
 	JMP short_7
 
 short_0:
@@ -8835,20 +9024,20 @@ short_0:
 	MOVL           $0x00000010, R11
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_288
-	JE             twelve_rounds_287
+	JB             ten_rounds_290
+	JE             twelve_rounds_289
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VBROADCASTI128 32(R8), Y8
 	VAESENC        Y8, Y0, Y0
 
-twelve_rounds_287:
+twelve_rounds_289:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VBROADCASTI128 64(R8), Y8
 	VAESENC        Y8, Y0, Y0
 
-ten_rounds_288:
+ten_rounds_290:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VBROADCASTI128 96(R8), Y8
@@ -8878,8 +9067,8 @@ short_1:
 	VPXOR          vaesIndex<>+0(SB), Y8, Y0
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_290
-	JE             twelve_rounds_289
+	JB             ten_rounds_292
+	JE             twelve_rounds_291
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8887,7 +9076,7 @@ short_1:
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
 
-twelve_rounds_289:
+twelve_rounds_291:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8895,7 +9084,7 @@ twelve_rounds_289:
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
 
-ten_rounds_290:
+ten_rounds_292:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -8941,35 +9130,35 @@ ten_rounds_290:
 	VAESENCLAST    Y15, Y1, Y1
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_291
+	JZ             alone_293
 	VMOVDQU        X1, (DI)
 	VMOVDQU        X1, X13
 	VEXTRACTI128   $0x01, Y1, X1
 
-alone_291:
+alone_293:
 	VMOVDQU X1, (R9)
 	CMPQ    DX, $0x10
-	JAE     whole_293
+	JAE     whole_295
 	CMPQ    DX, $0x08
-	JB      four_bytes_294
+	JB      four_bytes_296
 	MOVQ    (R9), AX
 	MOVQ    AX, (DI)
 	MOVQ    -8(R9)(DX*1), AX
 	MOVQ    AX, -8(DI)(DX*1)
-	JMP     stored_292
+	JMP     stored_294
 
-four_bytes_294:
+four_bytes_296:
 	CMPQ DX, $0x04
-	JB   one_byte_295
+	JB   one_byte_297
 	MOVL (R9), AX
 	MOVL AX, (DI)
 	MOVL -4(R9)(DX*1), AX
 	MOVL AX, -4(DI)(DX*1)
-	JMP  stored_292
+	JMP  stored_294
 
-one_byte_295:
+one_byte_297:
 	TESTQ DX, DX
-	JZ    stored_292
+	JZ    stored_294
 	MOVB  (R9), AL
 	MOVB  AL, (DI)
 	MOVQ  DX, CX
@@ -8978,9 +9167,9 @@ one_byte_295:
 	MOVB  AL, (DI)(CX*1)
 	MOVB  -1(R9)(DX*1), AL
 	MOVB  AL, -1(DI)(DX*1)
-	JMP   stored_292
+	JMP   stored_294
 
-whole_293:
+whole_295:
 	LEAQ    vaesWindow<>+0(SB), AX
 	ADDQ    R13, AX
 	VPSHUFB (AX), X1, X1
@@ -8988,13 +9177,13 @@ whole_293:
 	VPXOR   X13, X1, X1
 	VMOVDQU X1, -16(DI)(DX*1)
 
-stored_292:
+stored_294:
 	CMPQ    trailer+40(FP), $0x00
-	JE      no_trailer_296
+	JE      no_trailer_298
 	MOVBLZX (R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
-no_trailer_296:
+no_trailer_298:
 	JMP finish_short
 
 short_2:
@@ -9004,8 +9193,8 @@ short_2:
 	VPXOR          vaesIndex<>+32(SB), Y8, Y1
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_298
-	JE             twelve_rounds_297
+	JB             ten_rounds_300
+	JE             twelve_rounds_299
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9015,7 +9204,7 @@ short_2:
 	VAESENC        Y8, Y1, Y1
 	VAESENC        Y8, Y2, Y2
 
-twelve_rounds_297:
+twelve_rounds_299:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9025,7 +9214,7 @@ twelve_rounds_297:
 	VAESENC        Y8, Y1, Y1
 	VAESENC        Y8, Y2, Y2
 
-ten_rounds_298:
+ten_rounds_300:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9094,12 +9283,12 @@ ten_rounds_298:
 	VEXTRACTI128   $0x01, Y1, X1
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_299
+	JZ             alone_301
 	VMOVDQU        X2, 32(DI)
 	VMOVDQU        X2, X1
 	VEXTRACTI128   $0x01, Y2, X2
 
-alone_299:
+alone_301:
 	VMOVDQU X2, (R9)
 	LEAQ    vaesWindow<>+0(SB), AX
 	ADDQ    R13, AX
@@ -9108,11 +9297,11 @@ alone_299:
 	VPXOR   X1, X2, X2
 	VMOVDQU X2, -16(DI)(DX*1)
 	CMPQ    trailer+40(FP), $0x00
-	JE      no_trailer_301
+	JE      no_trailer_303
 	MOVBLZX (R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
-no_trailer_301:
+no_trailer_303:
 	JMP finish_short
 
 short_3:
@@ -9123,8 +9312,8 @@ short_3:
 	VPXOR          vaesIndex<>+64(SB), Y8, Y2
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_303
-	JE             twelve_rounds_302
+	JB             ten_rounds_305
+	JE             twelve_rounds_304
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9136,7 +9325,7 @@ short_3:
 	VAESENC        Y8, Y2, Y2
 	VAESENC        Y8, Y3, Y3
 
-twelve_rounds_302:
+twelve_rounds_304:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9148,7 +9337,7 @@ twelve_rounds_302:
 	VAESENC        Y8, Y2, Y2
 	VAESENC        Y8, Y3, Y3
 
-ten_rounds_303:
+ten_rounds_305:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9239,12 +9428,12 @@ ten_rounds_303:
 	VEXTRACTI128   $0x01, Y2, X2
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_304
+	JZ             alone_306
 	VMOVDQU        X3, 64(DI)
 	VMOVDQU        X3, X2
 	VEXTRACTI128   $0x01, Y3, X3
 
-alone_304:
+alone_306:
 	VMOVDQU X3, (R9)
 	LEAQ    vaesWindow<>+0(SB), AX
 	ADDQ    R13, AX
@@ -9253,11 +9442,11 @@ alone_304:
 	VPXOR   X2, X3, X3
 	VMOVDQU X3, -16(DI)(DX*1)
 	CMPQ    trailer+40(FP), $0x00
-	JE      no_trailer_306
+	JE      no_trailer_308
 	MOVBLZX (R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
-no_trailer_306:
+no_trailer_308:
 	JMP finish_short
 
 short_4:
@@ -9269,8 +9458,8 @@ short_4:
 	VPXOR          vaesIndex<>+96(SB), Y8, Y3
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_308
-	JE             twelve_rounds_307
+	JB             ten_rounds_310
+	JE             twelve_rounds_309
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9284,7 +9473,7 @@ short_4:
 	VAESENC        Y8, Y3, Y3
 	VAESENC        Y8, Y4, Y4
 
-twelve_rounds_307:
+twelve_rounds_309:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9298,7 +9487,7 @@ twelve_rounds_307:
 	VAESENC        Y8, Y3, Y3
 	VAESENC        Y8, Y4, Y4
 
-ten_rounds_308:
+ten_rounds_310:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9411,12 +9600,12 @@ ten_rounds_308:
 	VEXTRACTI128   $0x01, Y3, X3
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_309
+	JZ             alone_311
 	VMOVDQU        X4, 96(DI)
 	VMOVDQU        X4, X3
 	VEXTRACTI128   $0x01, Y4, X4
 
-alone_309:
+alone_311:
 	VMOVDQU X4, (R9)
 	LEAQ    vaesWindow<>+0(SB), AX
 	ADDQ    R13, AX
@@ -9425,11 +9614,11 @@ alone_309:
 	VPXOR   X3, X4, X4
 	VMOVDQU X4, -16(DI)(DX*1)
 	CMPQ    trailer+40(FP), $0x00
-	JE      no_trailer_311
+	JE      no_trailer_313
 	MOVBLZX (R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
-no_trailer_311:
+no_trailer_313:
 	JMP finish_short
 
 short_5:
@@ -9442,8 +9631,8 @@ short_5:
 	VPXOR          vaesIndex<>+128(SB), Y8, Y4
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_313
-	JE             twelve_rounds_312
+	JB             ten_rounds_315
+	JE             twelve_rounds_314
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9459,7 +9648,7 @@ short_5:
 	VAESENC        Y8, Y4, Y4
 	VAESENC        Y8, Y5, Y5
 
-twelve_rounds_312:
+twelve_rounds_314:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9475,7 +9664,7 @@ twelve_rounds_312:
 	VAESENC        Y8, Y4, Y4
 	VAESENC        Y8, Y5, Y5
 
-ten_rounds_313:
+ten_rounds_315:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9610,12 +9799,12 @@ ten_rounds_313:
 	VEXTRACTI128   $0x01, Y4, X4
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_314
+	JZ             alone_316
 	VMOVDQU        X5, 128(DI)
 	VMOVDQU        X5, X4
 	VEXTRACTI128   $0x01, Y5, X5
 
-alone_314:
+alone_316:
 	VMOVDQU X5, (R9)
 	LEAQ    vaesWindow<>+0(SB), AX
 	ADDQ    R13, AX
@@ -9624,11 +9813,11 @@ alone_314:
 	VPXOR   X4, X5, X5
 	VMOVDQU X5, -16(DI)(DX*1)
 	CMPQ    trailer+40(FP), $0x00
-	JE      no_trailer_316
+	JE      no_trailer_318
 	MOVBLZX (R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
-no_trailer_316:
+no_trailer_318:
 	JMP finish_short
 
 short_6:
@@ -9642,8 +9831,8 @@ short_6:
 	VPXOR          vaesIndex<>+160(SB), Y8, Y5
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_318
-	JE             twelve_rounds_317
+	JB             ten_rounds_320
+	JE             twelve_rounds_319
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9661,7 +9850,7 @@ short_6:
 	VAESENC        Y8, Y5, Y5
 	VAESENC        Y8, Y6, Y6
 
-twelve_rounds_317:
+twelve_rounds_319:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9679,7 +9868,7 @@ twelve_rounds_317:
 	VAESENC        Y8, Y5, Y5
 	VAESENC        Y8, Y6, Y6
 
-ten_rounds_318:
+ten_rounds_320:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9836,12 +10025,12 @@ ten_rounds_318:
 	VEXTRACTI128   $0x01, Y5, X5
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_319
+	JZ             alone_321
 	VMOVDQU        X6, 160(DI)
 	VMOVDQU        X6, X5
 	VEXTRACTI128   $0x01, Y6, X6
 
-alone_319:
+alone_321:
 	VMOVDQU X6, (R9)
 	LEAQ    vaesWindow<>+0(SB), AX
 	ADDQ    R13, AX
@@ -9850,11 +10039,11 @@ alone_319:
 	VPXOR   X5, X6, X6
 	VMOVDQU X6, -16(DI)(DX*1)
 	CMPQ    trailer+40(FP), $0x00
-	JE      no_trailer_321
+	JE      no_trailer_323
 	MOVBLZX (R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
-no_trailer_321:
+no_trailer_323:
 	JMP finish_short
 
 short_7:
@@ -9869,8 +10058,8 @@ short_7:
 	VPXOR          vaesIndex<>+192(SB), Y8, Y6
 	VPXOR          vaesIndex<>+224(SB), Y8, Y7
 	CMPB           240(R8), $0x0c
-	JB             ten_rounds_323
-	JE             twelve_rounds_322
+	JB             ten_rounds_325
+	JE             twelve_rounds_324
 	VBROADCASTI128 16(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9890,7 +10079,7 @@ short_7:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-twelve_rounds_322:
+twelve_rounds_324:
 	VBROADCASTI128 48(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -9910,7 +10099,7 @@ twelve_rounds_322:
 	VAESENC        Y8, Y6, Y6
 	VAESENC        Y8, Y7, Y7
 
-ten_rounds_323:
+ten_rounds_325:
 	VBROADCASTI128 80(R8), Y8
 	VAESENC        Y8, Y0, Y0
 	VAESENC        Y8, Y1, Y1
@@ -10089,12 +10278,12 @@ ten_rounds_323:
 	VEXTRACTI128   $0x01, Y6, X6
 	LEAQ           -1(R12), AX
 	TESTB          $0x10, AL
-	JZ             alone_324
+	JZ             alone_326
 	VMOVDQU        X7, 192(DI)
 	VMOVDQU        X7, X6
 	VEXTRACTI128   $0x01, Y7, X7
 
-alone_324:
+alone_326:
 	VMOVDQU X7, (R9)
 	LEAQ    vaesWindow<>+0(SB), AX
 	ADDQ    R13, AX
@@ -10103,11 +10292,11 @@ alone_324:
 	VPXOR   X6, X7, X7
 	VMOVDQU X7, -16(DI)(DX*1)
 	CMPQ    trailer+40(FP), $0x00
-	JE      no_trailer_326
+	JE      no_trailer_328
 	MOVBLZX (R9)(R13*1), AX
 	MOVQ    AX, last+112(FP)
 
-no_trailer_326:
+no_trailer_328:
 finish_short:
 	VEXTRACTI128 $0x01, Y9, X15
 	VPXOR        X15, X9, X9
@@ -10140,14 +10329,35 @@ finish_short:
 	VPTEST       X11, X11
 	SETEQ        AL
 	MOVQ         AX, ok+104(FP)
+	XORL         AX, AX
+	XORL         CX, CX
+	VPXOR        X0, X0, X0
+	VPXOR        X1, X1, X1
+	VPXOR        X2, X2, X2
+	VPXOR        X3, X3, X3
+	VPXOR        X4, X4, X4
+	VPXOR        X5, X5, X5
+	VPXOR        X6, X6, X6
+	VPXOR        X7, X7, X7
+	VPXOR        X8, X8, X8
+	VPXOR        X9, X9, X9
+	VPXOR        X10, X10, X10
+	VPXOR        X11, X11, X11
+	VPXOR        X12, X12, X12
+	VPXOR        X13, X13, X13
+	VPXOR        X14, X14, X14
+	VPXOR        X15, X15, X15
+	VMOVDQU      Y0, (R9)
 	VZEROUPPER
 	RET
 
 finish:
 	CMPQ s+96(FP), $0x00
-	JE   no_seam_327
+	JE   no_seam_329
+	CMPQ 496(SP), $0x00
+	JE   no_seam_329
 	CMPQ 472(SP), $0x00
-	JE   no_seam_327
+	JE   erase_330
 	LEAQ 216(SP), AX
 	ANDQ $-64, AX
 	MOVQ 472(SP), DX
@@ -10155,12 +10365,12 @@ finish:
 	MOVQ 480(SP), DI
 	MOVQ 488(SP), R13
 
-move_out_328:
+move_out_331:
 	SUBQ    R13, DX
 	CMPQ    AX, DI
-	JE      moved_330
+	JE      moved_333
 	CMPQ    R13, $0x00000080
-	JB      less_331
+	JB      less_334
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(AX), Y0
@@ -10177,11 +10387,11 @@ move_out_328:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_330
+	JMP     moved_333
 
-less_331:
+less_334:
 	CMPQ    R13, $0x00000040
-	JB      less_332
+	JB      less_335
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU 32(AX), Y0
@@ -10190,71 +10400,71 @@ less_331:
 	VMOVDQU Y0, -64(DI)(R13*1)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_330
+	JMP     moved_333
 
-less_332:
+less_335:
 	CMPQ    R13, $0x00000020
-	JB      less_333
+	JB      less_336
 	VMOVDQU (AX), Y0
 	VMOVDQU Y0, (DI)
 	VMOVDQU -32(AX)(R13*1), Y0
 	VMOVDQU Y0, -32(DI)(R13*1)
-	JMP     moved_330
+	JMP     moved_333
 
-less_333:
+less_336:
 	CMPQ    R13, $0x00000010
-	JB      less_334
+	JB      less_337
 	VMOVDQU (AX), X0
 	VMOVDQU X0, (DI)
 	VMOVDQU -16(AX)(R13*1), X0
 	VMOVDQU X0, -16(DI)(R13*1)
-	JMP     moved_330
+	JMP     moved_333
 
-less_334:
+less_337:
 	CMPQ R13, $0x00000008
-	JB   less_335
+	JB   less_338
 	MOVQ (AX), CX
 	MOVQ CX, (DI)
 	MOVQ -8(AX)(R13*1), CX
 	MOVQ CX, -8(DI)(R13*1)
-	JMP  moved_330
+	JMP  moved_333
 
-less_335:
+less_338:
 	CMPQ R13, $0x00000004
-	JB   less_336
+	JB   less_339
 	MOVL (AX), CX
 	MOVL CX, (DI)
 	MOVL -4(AX)(R13*1), CX
 	MOVL CX, -4(DI)(R13*1)
-	JMP  moved_330
+	JMP  moved_333
 
-less_336:
+less_339:
 	CMPQ R13, $0x00000002
-	JB   less_337
+	JB   less_340
 	MOVW (AX), CX
 	MOVW CX, (DI)
 	MOVW -2(AX)(R13*1), CX
 	MOVW CX, -2(DI)(R13*1)
-	JMP  moved_330
+	JMP  moved_333
 
-less_337:
+less_340:
 	TESTQ R13, R13
-	JZ    moved_330
+	JZ    moved_333
 	MOVB  (AX), CL
 	MOVB  CL, (DI)
 
-moved_330:
+moved_333:
 	ADDQ  R13, AX
 	TESTQ DX, DX
-	JZ    moved_out_329
+	JZ    moved_out_332
 	MOVQ  152(SP), R13
 	TESTQ R13, R13
-	JNZ   taken_339
+	JNZ   taken_342
 
-empty_338:
+empty_341:
 	MOVQ    136(SP), R13
 	TESTQ   R13, R13
-	JZ      moved_out_329
+	JZ      moved_out_332
 	MOVQ    128(SP), CX
 	ADDQ    $0x18, 128(SP)
 	CMPQ    R13, 8(CX)
@@ -10264,18 +10474,31 @@ empty_338:
 	MOVQ    CX, 144(SP)
 	MOVQ    R13, 152(SP)
 	TESTQ   R13, R13
-	JZ      empty_338
+	JZ      empty_341
 
-taken_339:
+taken_342:
 	CMPQ    R13, DX
 	CMOVQHI DX, R13
 	MOVQ    144(SP), DI
 	ADDQ    R13, 144(SP)
 	SUBQ    R13, 152(SP)
-	JMP     move_out_328
+	JMP     move_out_331
 
-moved_out_329:
-no_seam_327:
+moved_out_332:
+erase_330:
+	LEAQ    216(SP), AX
+	ANDQ    $-64, AX
+	VPXOR   Y0, Y0, Y0
+	VMOVDQU Y0, (AX)
+	VMOVDQU Y0, 32(AX)
+	VMOVDQU Y0, 64(AX)
+	VMOVDQU Y0, 96(AX)
+	VMOVDQU Y0, 128(AX)
+	VMOVDQU Y0, 160(AX)
+	VMOVDQU Y0, 192(AX)
+	VMOVDQU Y0, 224(AX)
+
+no_seam_329:
 	VPXOR        Y11, Y9, Y15
 	VPXOR        Y15, Y10, Y10
 	VEXTRACTI128 $0x01, Y9, X15
@@ -10309,5 +10532,25 @@ no_seam_327:
 	VPTEST       X11, X11
 	SETEQ        AL
 	MOVQ         AX, ok+104(FP)
+	XORL         AX, AX
+	XORL         CX, CX
+	VPXOR        X0, X0, X0
+	VPXOR        X1, X1, X1
+	VPXOR        X2, X2, X2
+	VPXOR        X3, X3, X3
+	VPXOR        X4, X4, X4
+	VPXOR        X5, X5, X5
+	VPXOR        X6, X6, X6
+	VPXOR        X7, X7, X7
+	VPXOR        X8, X8, X8
+	VPXOR        X9, X9, X9
+	VPXOR        X10, X10, X10
+	VPXOR        X11, X11, X11
+	VPXOR        X12, X12, X12
+	VPXOR        X13, X13, X13
+	VPXOR        X14, X14, X14
+	VPXOR        X15, X15, X15
+	VMOVDQU      Y0, (R9)
+	VMOVDQU      Y0, 32(R9)
 	VZEROUPPER
 	RET

@@ -45,5 +45,5 @@ func (d design) hashKernel() {
 	JNZ(target("turn"))
 
 	move(low(p.x1), at(hash, 0))
-	RET()
+	p.leave()
 }

@@ -125,21 +125,21 @@ func (d design) openKernel() {
 	}
 
 	// finish compares the tags, whole, in a time that does not depend on them.
-	finish := func(mask operand.Op) {
+	finish := func(mask operand.Op, erase ...operand.Mem) {
 		x := p.tag(mask)
 		add(x, operand.Mem{Base: p.src, Index: p.t1, Scale: 1}, x)
 		XORL(p.t0.As32(), p.t0.As32())
 		VPTEST(x, x)
 		SETEQ(p.t0.As8())
 		MOVQ(p.t0, result("ok"))
-		p.leave()
+		p.leave(erase...)
 	}
 	Label("finish_short")
-	finish(low(p.state[mask]))
+	finish(low(p.state[mask]), p.frame.partial)
 	Label("finish")
 	runs.end()
 	p.sum.plainMiddle(p.term)
-	finish(p.frame.mask)
+	finish(p.frame.mask, p.frame.all...)
 }
 
 // loadLastOfAll is load, loadLast or loadEnding, for the last of p.t1 bytes at

@@ -31,9 +31,9 @@ type walk struct {
 	text operand.Mem // address of what is left of the piece before next
 	size operand.Mem // its size
 
-	// Opens only: the batch with a seam, its size if it is still there, and
-	// what was left of the run that it begins in.
-	scratch, seam, runText, runSize operand.Mem
+	// Opens only: the batch with a seam, its size if it is still there, what was
+	// left of the run that it begins in, and a size if there ever was one.
+	scratch, seam, runText, runSize, used operand.Mem
 
 	most int // the most bytes that are moved at once, a power of two: a batch
 	x    vec // scratch: one vector
@@ -54,7 +54,7 @@ func newWalk() walk {
 func (w walk) withScratch(size int) walk {
 	w.scratch = AllocLocal(size + line - 8)
 	state := AllocLocal(32)
-	w.seam, w.runText, w.runSize = state, state.Offset(8), state.Offset(16)
+	w.seam, w.runText, w.runSize, w.used = state, state.Offset(8), state.Offset(16), state.Offset(24)
 	return w
 }
 
@@ -78,6 +78,7 @@ func (w walk) begin(s reg.GPPhysical) {
 	MOVQ(w.t, w.size)
 	if w.seam.Base != nil {
 		MOVQ(w.t, w.seam)
+		MOVQ(w.t, w.used)
 	}
 }
 
@@ -293,6 +294,7 @@ func (w openRuns) start(size int) {
 	CMPQ(w.left, w.t)
 	CMOVQHI(w.t, w.left)
 	MOVQ(w.left, w.seam)
+	MOVQ(w.left, w.used)
 	w.scratchAddress(w.dst)
 }
 
@@ -316,13 +318,22 @@ func (w openRuns) moveOut() {
 	Label(done)
 }
 
-// end is moveOut where a call ends, if there is a batch in the frame.
+// end is moveOut where a call ends, if there is a batch in the frame. What opened
+// batches leave there is erased: their tag may prove wrong.
 func (w openRuns) end() {
-	none := newLabel("no_seam_")
+	none, erase := newLabel("no_seam_"), newLabel("erase_")
 	CMPQ(arg("s"), operand.U8(0))
 	JE(target(none))
-	CMPQ(w.seam, operand.U8(0))
+	CMPQ(w.used, operand.U8(0))
 	JE(target(none))
+	CMPQ(w.seam, operand.U8(0))
+	JE(target(erase))
 	w.moveOut()
+	Label(erase)
+	w.scratchAddress(w.from)
+	clearVector(w.x)
+	for i := 0; i < w.most; i += int(w.x.Size()) {
+		VMOVDQU(w.x, at(w.from, i))
+	}
 	Label(none)
 }

@@ -171,6 +171,9 @@ type frame struct {
 	mask    operand.Mem // E(J₀), which the hash is added to
 	ending  operand.Mem // the last block of a long text in one place, before any output
 
+	// all is these, as whole vectors: what is secret, and erased at the end.
+	all []operand.Mem
+
 	end operand.Mem // address behind H¹ in the table in use
 }
 

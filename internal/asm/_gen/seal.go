@@ -36,8 +36,19 @@ func (p *plan) enter() {
 		ending:  at(p.aligned, p.width+blockSize),
 		end:     AllocLocal(8),
 	}
+	for i := 0; i < p.width+2*blockSize; i += p.width {
+		p.frame.all = append(p.frame.all, at(p.aligned, i))
+	}
 	p.loadArguments()
 	p.loadNonce(arg("nonceLo"), arg("nonceHi"))
+}
+
+// leave ends a kernel as design.leave does. General-purpose registers hold text only
+// where it is moved in parts, and these registers are scratch.
+func (p plan) leave(erase ...operand.Mem) {
+	XORL(p.t0.As32(), p.t0.As32())
+	XORL(p.count.As32(), p.count.As32())
+	p.design.leave(erase...)
 }
 
 // loadAD returns the block of additional data, which is slot 1.
@@ -94,7 +105,7 @@ func (p plan) suspendStream(hash vec) {
 	move(hash, at(p.t0, streamHash))
 	move(p.frame.mask, low(p.x0))
 	move(low(p.x0), at(p.t0, streamMask))
-	p.leave()
+	p.leave(p.frame.all...)
 }
 
 // walk is what a walk over pieces uses of p.
@@ -160,10 +171,10 @@ func (d design) sealKernel() {
 		p.moveOn(p.batchSize())
 	}
 	// finish writes the tag behind the last p.t1 bytes of text, and leaves.
-	finish := func(mask operand.Op) {
+	finish := func(mask operand.Op, erase ...operand.Mem) {
 		ADDQ(p.t1, p.dst)
 		move(p.tag(mask), at(p.dst, 0))
-		p.leave()
+		p.leave(erase...)
 	}
 	// batchBehind is where the batch before dst is.
 	batchBehind := at(p.dst, -p.batchSize())
@@ -287,10 +298,10 @@ func (d design) sealKernel() {
 	}
 
 	Label("finish_short")
-	finish(low(p.state[mask]))
+	finish(low(p.state[mask]), p.frame.partial) // nothing else is in the frame
 	Label("finish")
 	p.sum.plainMiddle(p.term)
-	finish(p.frame.mask)
+	finish(p.frame.mask, p.frame.all...)
 }
 
 // sealRest finishes the last p.t1 bytes of text and leaves them in state for

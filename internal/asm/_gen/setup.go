@@ -183,6 +183,10 @@ func (p setupPlan) expand192() {
 		move(roundKey(p.key, i), p.even)
 		p.useKey(i, p.even)
 	}
+	for _, w := range p.words {
+		XORL(w.As32(), w.As32())
+	}
+	XORL(reg.R11.As32(), reg.R11.As32())
 }
 
 // hashKey sets p.h[0] to H·x⁻¹, the lowest entry of the tables.

@@ -47,12 +47,23 @@ func loadHalves(lo, hi operand.Mem, x vec) {
 	VPINSRQ(operand.U8(1), hi, x, x)
 }
 
+// clearVector sets r to zeros, and what is above it in its register.
+func clearVector(r vec) { VPXOR(r, r, r) }
+
 // add sets sum to a + b in the field, which is their XOR.
 func add(a, b, sum operand.Op) { VPXOR(b, a, sum) }
 
-// leave ends a kernel. Dirty upper halves would slow down code that uses
-// legacy SSE, which is what the Go compiler emits.
-func (d design) leave() {
+// leave ends a kernel. It leaves no secret in a register, nor in the given places
+// in memory, each as wide as a vector, which it fills with zeros: what calls it
+// does not know that they were used. Dirty upper halves would slow down code that
+// uses legacy SSE, which is what the Go compiler emits.
+func (d design) leave(erase ...operand.Mem) {
+	for _, r := range vectors {
+		clearVector(low(r))
+	}
+	for _, m := range erase {
+		move(d.sized(vectors[0]), m)
+	}
 	if d.width > 16 {
 		VZEROUPPER()
 	}

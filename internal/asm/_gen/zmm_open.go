@@ -214,5 +214,7 @@ func (p zmm) openRest(n int, first bool, frame operand.Mem) {
 	moveWide(x, frame)
 	MOVBLZX(frame.Offset(-offset).Idx(p.left, 1), reg.EAX)
 	MOVQ(reg.RAX, result("last"))
+	addWide(p.x, p.x, p.x)
+	moveWide(p.x, frame)
 	Label(noTrailer)
 }

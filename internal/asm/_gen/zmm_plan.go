@@ -1,6 +1,8 @@
 package main
 
 import (
+	"slices"
+
 	. "github.com/mmcloughlin/avo/build"
 	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -178,9 +180,17 @@ func addWide(a, b, sum operand.Op) { VPXORQ(b, a, sum) }
 // addTwo adds a and b to sum.
 func addTwo(a operand.Op, b, sum vec) { VPTERNLOGQ(xorAll, a, b, sum) }
 
-// leave ends a kernel. The upper halves of registers 16 to 31 may stay dirty:
-// no instruction of legacy SSE knows these registers.
-func (zmm) leave() {
+// leave ends a kernel. It leaves no secret in a register. Those that hold constants
+// and public values stay as they are.
+func (p zmm) leave() {
+	XORL(p.t0.As32(), p.t0.As32())
+	XORL(p.t1.As32(), p.t1.As32())
+	for _, r := range slices.Concat(p.state[:], p.counter[:], p.text[:], []vec{p.sum.mid, p.sum.hi, p.lastKey}) {
+		clearVector(block(r))
+	}
+	for _, r := range slices.Concat([]vec{p.mask, p.ad, p.carry, p.roundKey, p.last, p.x, p.h, p.k}, p.term[:]) {
+		addWide(block(r), block(r), block(r))
+	}
 	VZEROUPPER()
 	RET()
 }
