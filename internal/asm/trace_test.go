@@ -20,8 +20,9 @@ import (
 )
 
 // The trace check: every kernel that this machine can run goes one instruction
-// at a time, several times with secrets that differ, and must take the same way
-// and use the same addresses. Package trace says how that is seen.
+// at a time, several times with secrets that differ, and must take the same way,
+// use the same addresses, and leave the same in its frame and in registers, which
+// is nothing that depends on a secret. Package trace says how that is seen.
 
 func TestMain(m *testing.M) {
 	if trace.Traced() {
@@ -54,32 +55,45 @@ func TestTraces(t *testing.T) {
 }
 
 func TestJudgeTraces(t *testing.T) {
-	branch, address := trace.Difference{Case: controlBranch}, trace.Difference{Case: controlAddress, Address: true}
-	if problems := judgeTraces([]trace.Difference{branch, address, address}); len(problems) != 0 {
+	var all []trace.Difference
+	for _, c := range traceControls {
+		if c.runs {
+			all = append(all, trace.Difference{Case: c.name, What: c.shows})
+		}
+	}
+	if problems := judgeTraces(slices.Concat(all, all[1:2])); len(problems) != 0 {
 		t.Errorf("the controls alone: %q", problems)
 	}
-	for name, found := range map[string][]trace.Difference{
-		"nothing":                {},
-		"no branch":              {address},
-		"no address":             {branch},
-		"a control of two kinds": {branch, {Case: controlAddress}},
-		"a kernel":               {branch, address, {Case: "vaes: a seal"}},
-	} {
-		if problems := judgeTraces(found); len(problems) != 1 && name != "nothing" || len(problems) == 0 {
-			t.Errorf("%s: %q", name, problems)
+	if problems := judgeTraces(nil); len(problems) != len(all) {
+		t.Errorf("nothing: %q", problems)
+	}
+	if problems := judgeTraces(append(all, trace.Difference{Case: "vaes: a seal"})); len(problems) != 1 {
+		t.Errorf("a kernel: %q", problems)
+	}
+	for i := range all {
+		if problems := judgeTraces(slices.Delete(slices.Clone(all), i, i+1)); len(problems) != 1 {
+			t.Errorf("no %s: %q", all[i].Case, problems)
+		}
+		other := slices.Clone(all)
+		other[i].What = (other[i].What + 1) % 3
+		if problems := judgeTraces(other); len(problems) != 1 {
+			t.Errorf("%s of another kind: %q", all[i].Case, problems)
 		}
 	}
 }
 
 // judgeTraces returns what is wrong with the differences that were found.
 func judgeTraces(found []trace.Difference) (problems []string) {
-	for name, address := range map[string]bool{controlBranch: false, controlAddress: true} {
-		if !slices.ContainsFunc(found, func(d trace.Difference) bool { return d.Case == name && d.Address == address }) {
-			problems = append(problems, name+": the check does not see what it does on purpose")
+	controls := make(map[string]bool)
+	for _, c := range traceControls {
+		controls[c.name] = true
+		shows := func(d trace.Difference) bool { return d.Case == c.name && d.What == c.shows }
+		if c.runs && !slices.ContainsFunc(found, shows) {
+			problems = append(problems, c.name+": the check does not see what it does on purpose")
 		}
 	}
 	for _, d := range found {
-		if d.Case != controlBranch && d.Case != controlAddress {
+		if !controls[d.Case] {
 			problems = append(problems, d.String())
 		}
 	}
@@ -210,10 +224,20 @@ func (b *kernels) traceOpen(c *textCall) {
 }
 
 // The controls do what no kernel may. A check that does not see it sees nothing.
-const (
-	controlBranch  = "control: branch"
-	controlAddress = "control: address"
-)
+var traceControls = []struct {
+	name  string
+	shows trace.What
+	runs  bool // on this machine
+	call  func(b *byte)
+}{
+	{"control: branch", trace.Branch, true, traceBranch},
+	{"control: address", trace.Address, true, traceAddress},
+	{"control: stack", trace.Left, true, leaves(trace.LeaveOnStack)},
+	{"control: general-purpose register", trace.Left, true, leaves(trace.LeaveInGeneral)},
+	{"control: vector", trace.Left, true, leaves(trace.LeaveInVector)},
+	{"control: upper half of a vector", trace.Left, machine.avx2, leaves(trace.LeaveInUpper)},
+	{"control: vector of AVX-512", trace.Left, machine.avx512f, leaves(trace.LeaveInMore)},
+}
 
 //go:noinline
 //go:norace
@@ -230,6 +254,19 @@ func traceBranch(b *byte) {
 func traceAddress(b *byte) {
 	trace.Breakpoint()
 	traced.out[0] = traced.sealed[*b]
+	trace.Breakpoint()
+}
+
+// leaves returns the control that calls f.
+func leaves(f func(secret uint64)) func(b *byte) {
+	return func(b *byte) { traceLeave(f, uint64(*b)) }
+}
+
+//go:noinline
+//go:norace
+func traceLeave(f func(secret uint64), secret uint64) {
+	trace.Breakpoint()
+	f(secret)
 	trace.Breakpoint()
 }
 
@@ -271,8 +308,11 @@ func traceCases() (list []trace.Case) {
 			return nil
 		})
 	}
-	addMany(controlBranch, func() { traceBranch(&traced.secret.key[3]) })
-	addMany(controlAddress, func() { traceAddress(&traced.secret.key[3]) })
+	for _, c := range traceControls {
+		if c.runs {
+			addMany(c.name, func() { c.call(&traced.secret.key[3]) })
+		}
+	}
 	for _, b := range Backends() {
 		if b == Portable {
 			continue

@@ -17,6 +17,7 @@ type Instruction struct {
 
 	jumps      bool // the next instruction need not be the one behind it
 	direct     bool // a direct jump without a condition
+	returns    bool
 	nop        bool
 	breakpoint bool
 }
@@ -203,7 +204,7 @@ func (d *decoder) legacy(op byte) error {
 		d.at += 4
 		d.in.jumps, d.in.direct = true, op == 0xe9
 	case op == 0xc3:
-		d.in.jumps = true
+		d.in.jumps, d.in.returns = true, true
 	case op == 0x8d: // LEA
 		d.modRM(false)
 	case op == 0x90:

@@ -1,5 +1,6 @@
 // Package trace checks that assembly treats secrets in constant time, on the
-// processor that runs it: that no branch and no address depends on them.
+// processor that runs it: that no branch and no address depends on them. And it
+// checks that assembly leaves nothing of them behind, in registers or on the stack.
 //
 // It runs a call several times, one instruction at a time, each time with other
 // secrets, and with all else equal and at the same addresses. Then it compares
@@ -10,6 +11,11 @@
 // touches. That takes a decoder of addresses, and no list of exceptions.
 // Instructions that keep their addresses elsewhere, or whose time depends on
 // their operands, are refused.
+//
+// Where a function in assembly returns, all registers and the stack below it must
+// be equal too; before the call they are set to zeros. So nothing need be known of
+// what secrets become on the way: what differs depends on one. Results are in
+// memory above, where Go's assembly has them.
 //
 // The instructions are the processor's own, so this covers what valgrind does
 // not know: VAES and AVX-512. What it cannot do is show what never happened: it

@@ -39,6 +39,7 @@ func run(cases []Case) (Result, error) {
 	if err != nil {
 		return Result{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
+	defer t.memory.Close()
 	defer t.kill()
 	for _, c := range cases {
 		var first []step
@@ -64,10 +65,12 @@ func run(cases []Case) (Result, error) {
 }
 
 // A step is an instruction that was executed, and what of the registers before
-// it decides about addresses.
+// it decides about addresses. Where a function in assembly returns, left stands
+// for what it leaves behind; elsewhere it is 0.
 type step struct {
 	pc, sp uint64
 	shown  [2]uint64
+	left   uint64
 }
 
 // compare returns where two runs first differ. Where an instruction differs it
@@ -78,8 +81,11 @@ func compare(a, b []step) (d Difference, differs bool) {
 		if a[i].pc != b[i].pc {
 			return Difference{PC: uintptr(a[max(i-1, 0)].pc)}, true
 		}
-		if a[i] != b[i] {
-			return Difference{PC: uintptr(a[i].pc), Address: true}, true
+		if a[i].sp != b[i].sp || a[i].shown != b[i].shown {
+			return Difference{PC: uintptr(a[i].pc), What: Address}, true
+		}
+		if a[i].left != b[i].left {
+			return Difference{PC: uintptr(a[i].pc), What: Left}, true
 		}
 	}
 	return Difference{}, false
@@ -89,7 +95,8 @@ func compare(a, b []step) (d Difference, differs bool) {
 type tracer struct {
 	pid     int
 	ended   bool
-	away    uint64 // from an instruction here to the same one in the process
+	memory  *os.File // the process's
+	away    uint64   // from an instruction here to the same one in the process
 	decoded map[uint64]Instruction
 	steps   []step
 	Result
@@ -133,6 +140,10 @@ func start(log *os.File) (*tracer, error) {
 		return nil, err
 	}
 	t.away -= here
+	if t.memory, err = os.OpenFile(fmt.Sprintf("/proc/%d/mem", t.pid), os.O_RDWR, 0); err != nil {
+		t.kill()
+		return nil, err
+	}
 	return t, nil
 }
 
@@ -205,6 +216,11 @@ func (t *tracer) follow() ([]step, error) {
 		if err := syscall.PtraceGetRegs(t.pid, &regs); err != nil {
 			return nil, err
 		}
+		if len(t.steps) == 0 {
+			if err := t.clearState(&regs); err != nil {
+				return nil, err
+			}
+		}
 		pc := regs.Rip - t.away
 		if n := len(t.steps); n > 0 && !last.jumps && pc != t.steps[n-1].pc+uint64(last.Size) {
 			return nil, fmt.Errorf("%s has %d bytes, the decoder says %d",
@@ -221,6 +237,12 @@ func (t *tracer) follow() ([]step, error) {
 		for i, register := range in.Shown {
 			if register != 0 {
 				s.shown[i] = valueOf(&regs, register)
+			}
+		}
+		// The first step is Breakpoint's return.
+		if in.returns && len(t.steps) > 0 && inAssembly(uintptr(pc)) {
+			if s.left, err = t.left(&regs); err != nil {
+				return nil, err
 			}
 		}
 		t.steps = append(t.steps, s)

@@ -80,6 +80,26 @@ func division(run int) error {
 	return nil
 }
 
+//go:noinline
+//go:norace
+func behind(run int) error {
+	secret = run / 2
+	Breakpoint()
+	LeaveInGeneral(uint64(secret))
+	Breakpoint()
+	return nil
+}
+
+// before has run's number in a register and on the stack before the call.
+//
+//go:noinline
+//go:norace
+func before(run int) error {
+	LeaveOnStack(uint64(run))
+	LeaveInVector(uint64(run))
+	return behind(0)
+}
+
 func fails(run int) error {
 	if run == 1 {
 		return errors.New("this is what went wrong")
@@ -106,6 +126,7 @@ func crashes(run int) error {
 var lists = map[string][]Case{
 	"all": {
 		{"same", 3, same}, {"branch", 3, branch}, {"address", 3, address}, {"loop", 2, loop}, {"same again", 2, same},
+		{"behind", 3, behind}, {"before", 3, before},
 	},
 	"division": {{"division", 2, division}},
 	"fails":    {{"fails", 2, fails}},
@@ -139,6 +160,7 @@ func TestRun(t *testing.T) {
 		"address: run 1" + prefix + "address at example.com/splitseal/internal/trace.address (",
 		"address: run 2" + prefix + "address at example.com/splitseal/internal/trace.address (",
 		"loop: run 1" + prefix + "branch at example.com/splitseal/internal/trace.loop (",
+		"behind: run 2" + prefix + "what is left at example.com/splitseal/internal/trace.LeaveInGeneral (",
 	}
 	if len(got) != len(want) {
 		t.Fatalf("found %q", got)

@@ -17,25 +17,33 @@ type Case struct {
 	// [Breakpoint], makes the call, and calls Breakpoint again: what happens in
 	// between is traced. There nothing may check the stack's size, which is where
 	// the runtime preempts, so every function called must be assembly or marked
-	// go:nosplit. It returns an error if the call did not do what it should have
-	// done.
+	// go:nosplit. Where the first Breakpoint returns, registers and the stack below
+	// are set to zeros. Run returns an error if the call did not do what it should
+	// have done.
 	Run func(run int) error
 }
 
 // A Difference is where a run of a case first differs from its run 0.
 type Difference struct {
-	Case    string
-	Run     int
-	Address bool    // an address differs; else the way that a branch went
-	PC      uintptr // of the instruction
+	Case string
+	Run  int
+	What What
+	PC   uintptr // of the instruction
 }
 
+// What differs.
+type What int
+
+const (
+	Branch  What = iota // the way that a branch went
+	Address             // an address
+	Left                // what a function leaves behind where it returns
+)
+
+func (w What) String() string { return [...]string{"branch", "address", "what is left"}[w] }
+
 func (d Difference) String() string {
-	what := "branch"
-	if d.Address {
-		what = "address"
-	}
-	return fmt.Sprintf("%s: run %d differs from run 0: %s at %s", d.Case, d.Run, what, Place(d.PC))
+	return fmt.Sprintf("%s: run %d differs from run 0: %v at %s", d.Case, d.Run, d.What, Place(d.PC))
 }
 
 // Place returns the function and line of an instruction of this program.
