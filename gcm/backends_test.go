@@ -14,6 +14,7 @@ package gcm_test
 //	backend_wrap_test.go     block counters that pass 2^32
 //	backend_guard_test.go    memory that ends and starts at inaccessible pages
 //	backend_reach_test.go    which kernel ran, and that none did
+//	backend_stack_test.go    what is left on the stack
 //	backend_runtime_test.go  signals, tracer, profiler, collector, stacks
 //	backend_embed_test.go    C libraries and plugins
 

@@ -186,8 +186,9 @@ func (k *RecordKey) OpenSplit(prefix []byte, seq uint64, ad AD, buf []byte) erro
 // Wipe erases key and IV. Every later call but Wipe and Backend panics.
 //
 // The portable backend can only drop its key for the garbage collector:
-// crypto/cipher has no way to erase one. Copies that the processor or the
-// runtime made, in registers or on stacks, are not reached on any backend.
+// crypto/cipher has no way to erase one, on stacks neither. On the others no call
+// leaves a copy on the stack or in registers. Copies that the system made of
+// registers, when a signal came during a call, are not reached.
 func (k *RecordKey) Wipe() {
 	if s := k.state; s != nil {
 		s.ready = false

@@ -204,6 +204,7 @@ func (k *Key) longAD(data []byte) AD {
 	}
 	ad.Lo ^= binary.LittleEndian.Uint64(hash[0:])
 	ad.Hi ^= binary.LittleEndian.Uint64(hash[8:])
+	clear(hash[:])
 	return ad
 }
 

@@ -290,11 +290,14 @@ type calls struct {
 	begin, end int // of the next call, in the text
 }
 
-// next sets up the next call, if there is one, for a text in one place.
+// next sets up the next call, if there is one, for a text in one place. If there
+// is none it erases what the calls have shared.
 func (c *calls) next() bool {
 	c.begin = c.end
 	if c.begin > 0 {
 		if c.begin == c.total {
+			// They are on the stack.
+			c.hash, c.mask = [blockSize]byte{}, [blockSize]byte{}
 			return false
 		}
 		c.counter = uint64(c.begin+notText) / blockSize // text begins with counter 2
