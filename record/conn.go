@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"example.com/splitseal/aead"
+	"example.com/splitseal/internal/mem"
 )
 
 // Role is the side of a connection.
@@ -121,7 +122,7 @@ type ConnConfig struct {
 // All methods may be called concurrently, except that Export refuses to run
 // beside others. A Conn must not be copied.
 type Conn struct {
-	noCopy noCopy
+	_ mem.NoCopy
 
 	transport net.Conn
 	hooks     connHooks

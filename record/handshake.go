@@ -1,5 +1,7 @@
 package record
 
+import "example.com/splitseal/internal/mem"
+
 // messageTracker follows handshake messages through the content of records
 // without keeping any of it: where they begin and end, and their types.
 type messageTracker struct {
@@ -94,11 +96,11 @@ func (t *messageTracker) mayEnter(e Epoch) bool {
 //
 // See RFC 9846, Sections 4 and 5.1.
 type HandshakeReader struct {
-	noCopy noCopy
-	buf    []byte // messages that were returned; unread content from read on
-	read   int
-	max    int
-	err    error
+	_    mem.NoCopy
+	buf  []byte // messages that were returned; unread content from read on
+	read int
+	max  int
+	err  error
 }
 
 // NewHandshakeReader returns a reader of messages whose bodies, the header of

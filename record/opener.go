@@ -81,7 +81,7 @@ type Record struct {
 //
 // See RFC 9846, Sections 5.1 to 5.5 and 7.2.
 type Opener struct {
-	noCopy noCopy
+	_ mem.NoCopy
 
 	keys  *trafficKeys // nil in EpochPlaintext and when closed
 	err   error        // final

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"example.com/splitseal/internal/mem"
 )
 
 // ReaderConfig holds what a [Reader] keeps for its whole life. The zero value
@@ -73,7 +75,7 @@ type ReaderConfig struct {
 //
 // A Reader must not be copied and is not safe for concurrent use.
 type Reader struct {
-	noCopy noCopy
+	_ mem.NoCopy
 
 	transport io.Reader
 	socket    *socket // to wait until the transport is readable, or nil

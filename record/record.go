@@ -119,9 +119,3 @@ func PadToMultiple(size int) func(contentSize int) int {
 		return (size - (contentSize+1)%size) % size
 	}
 }
-
-// noCopy makes go vet refuse copies of the struct that holds it.
-type noCopy struct{}
-
-func (*noCopy) Lock()   {}
-func (*noCopy) Unlock() {}

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"example.com/splitseal/aead"
+	"example.com/splitseal/internal/mem"
 	"golang.org/x/crypto/cryptobyte"
 )
 
@@ -28,7 +29,7 @@ import (
 // A State must not be copied; should it be, it and its copies can still be used
 // once between them. All its uses may be called concurrently: one succeeds.
 type State struct {
-	noCopy noCopy
+	_      mem.NoCopy
 	fields *stateFields // nil if there never were any; copies share them
 }
 

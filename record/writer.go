@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"example.com/splitseal/internal/mem"
 )
 
 // WriterConfig holds what a [Writer] keeps for its whole life. The zero value
@@ -50,7 +52,7 @@ type WriterConfig struct {
 //
 // A Writer must not be copied and is not safe for concurrent use.
 type Writer struct {
-	noCopy noCopy
+	_ mem.NoCopy
 
 	transport io.Writer
 	sealer    *Sealer
