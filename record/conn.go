@@ -1,10 +1,8 @@
 package record
 
 import (
-	"fmt"
 	"io"
 	"net"
-	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -164,13 +162,6 @@ type connHooks struct {
 	alert   func(Alert, bool)
 }
 
-// failure is why a connection is dead in both directions.
-type failure struct {
-	err   error
-	alert Alert // to be sent, if send is set
-	send  bool
-}
-
 // NewConn returns a connection over transport, whose handshake was made
 // elsewhere. It sends and receives nothing.
 //
@@ -265,31 +256,6 @@ func (c *Conn) WriteTo(w io.Writer) (n int64, err error) {
 	return n, err
 }
 
-// readError says that the connection is closed if that is why a read failed.
-func (c *Conn) readError(err error) error {
-	if c.closed.Load() && err == c.in.err {
-		return net.ErrClosed
-	}
-	return err
-}
-
-// unlockRead ends a read. If Close did not get the lock, it leaves the keys and
-// the buffer to whoever had it.
-func (c *Conn) unlockRead() {
-	c.readLock.Unlock()
-	if c.closed.Load() {
-		c.closeRead()
-	}
-}
-
-// closeRead gives up what belongs to reading, unless a read is under way.
-func (c *Conn) closeRead() {
-	if c.readLock.TryLock() {
-		c.in.close(net.ErrClosed)
-		c.readLock.Unlock()
-	}
-}
-
 // Write sends p, as [Writer.Write] does. It returns [net.ErrClosed] after Close and
 // [ErrClosed] after CloseWrite. Once a Read has failed, Write returns that error, and
 // its count says how much was sent before. After a [TransportError] of a Write, Read
@@ -340,374 +306,6 @@ func (c *Conn) WriteHandshake(messages []byte) error {
 // See RFC 9846, Section 4.7.3.
 func (c *Conn) KeyUpdate(request bool) error {
 	return c.write(func() error { return c.out.KeyUpdate(request) })
-}
-
-// CloseWrite sends close_notify: nothing more will be sent. Reading goes on. It does
-// not shut the transport down, so no FIN is sent. Calling it again does nothing and returns
-// nil. It waits for a write that is under way, and then has five seconds, whatever the
-// write deadline. Its errors are those of Write; the error of a connection that is dead
-// is one of them.
-//
-// See RFC 9846, Section 6.1.
-func (c *Conn) CloseWrite() error {
-	if err := c.beginWrite(); err != nil {
-		return err
-	}
-	defer c.endWrite()
-	if c.out.err == ErrClosed {
-		return nil
-	}
-	if err := c.writable(); err != nil {
-		return err
-	}
-	c.lastDeadline(closeWriteTimeout)
-	return c.writeError(c.closeNotify())
-}
-
-// SendAlert sends the alert a, for a caller whose own code has found a fault of the
-// peer's: in post-handshake authentication, say. An error alert ends the connection,
-// whether or not it can be sent: every later call but Close returns [ErrClosed],
-// wrapped, and no record is opened any more. A Read that waits does so until something
-// arrives, or until Close. The alert is sent at once, within a second, whatever the
-// write deadline, if no Write is under way, and otherwise by that Write; and not at all after CloseWrite, a failed
-// Write, or at the key's hard limit.
-//
-// In [ConnConfig.HandleMessage] it may be called too. If that returns an error then,
-// the Read that it runs in returns it.
-//
-// [AlertCloseNotify] is [Conn.CloseWrite]. [AlertUserCanceled] goes out as a Write
-// does, with its errors and [ErrKeyExhausted]; the caller then calls Close. SendAlert
-// of an error alert returns an error only if the connection was dead before.
-//
-// See RFC 9846, Section 6.
-func (c *Conn) SendAlert(a Alert) error {
-	switch {
-	case a == AlertCloseNotify:
-		return c.CloseWrite()
-	case a == AlertUserCanceled:
-		return c.write(func() error {
-			err := c.out.SendAlert(a)
-			if err == nil {
-				c.tell(a, true)
-			}
-			return err
-		})
-	case c.exported.Load():
-		return ErrExported
-	case c.closed.Load():
-		return net.ErrClosed
-	}
-	// "Upon transmission or receipt of a fatal alert message, both parties MUST
-	// immediately close the connection." (RFC 9846, Section 6.2)
-	if f := (&failure{err: errAlertSent, alert: a, send: true}); !c.failure.CompareAndSwap(nil, f) {
-		return c.failure.Load().err
-	}
-	c.settleSoon()
-	return nil
-}
-
-// errAlertSent is what ends a connection when SendAlert does.
-var errAlertSent = fmt.Errorf("%w by an error alert of this side", ErrClosed)
-
-// closeNotify sends close_notify, under the write lock.
-func (c *Conn) closeNotify() error {
-	err := c.out.Close()
-	if err == nil {
-		c.tell(AlertCloseNotify, true)
-	}
-	return err
-}
-
-// Close sends close_notify, if this direction is in a state for it, and closes
-// the transport. Reads and writes that are under way, and later ones, return
-// [net.ErrClosed].
-//
-// If a write is under way that does not end within a millisecond, Close breaks it off,
-// and no close_notify is sent. Otherwise Close has a second to send it, whatever the
-// write deadline, and a tenth of one more if the transport's deadlines do nothing.
-// Methods that are under way may return, and run hooks, after Close has returned.
-//
-// It returns the error of the transport's Close, or else the one that kept it from
-// sending close_notify, if that is not a write that was broken off: that write has an
-// error of its own. If Close was called before it returns [net.ErrClosed].
-func (c *Conn) Close() (err error) {
-	if c.transport == nil {
-		panic(notMade)
-	}
-	if err := c.markClosed(); err != nil {
-		return err
-	}
-	late := func() bool { return false }
-	defer func() { // also when something below panics
-		late := late()
-		closeErr := c.transport.Close()
-		switch {
-		case late && err != nil:
-			err = errTooLate // not what closing the transport made of it
-		case !late && closeErr != nil:
-			err = closeErr
-		}
-		c.closeRead()
-	}()
-	if !c.writeLock.lockWithin(writeGrace, c.closeWritingLate) {
-		return nil
-	}
-	defer c.closeWriting()
-	if c.failure.Load() == nil && c.out.err == nil {
-		late = c.lastWrite(closeTimeout)
-		return c.closeNotify()
-	}
-	if isTransportError(c.out.err) {
-		return c.out.err
-	}
-	return nil
-}
-
-// markClosed says that Close was called, or why it cannot be.
-func (c *Conn) markClosed() error {
-	c.endLock.Lock()
-	defer c.endLock.Unlock()
-	if c.exported.Load() {
-		return ErrExported
-	}
-	if c.closed.Swap(true) {
-		return net.ErrClosed
-	}
-	return nil
-}
-
-func isTransportError(err error) bool {
-	_, ok := err.(*TransportError)
-	return ok
-}
-
-// lastWrite is called before what is sent last, and done after it, which reports
-// whether that has taken too long. Then the transport is closed, which ends a write of
-// a transport that has no deadlines, or whose deadlines do nothing.
-func (c *Conn) lastWrite(wait time.Duration) (done func() (late bool)) {
-	timer := time.AfterFunc(wait+deadlineGrace, func() { c.transport.Close() })
-	if c.lastDeadline(wait) != nil {
-		timer.Reset(wait)
-	}
-	return func() bool { return !timer.Stop() }
-}
-
-// lastDeadline takes the write deadline out of the caller's hands, for what is sent
-// last, and moves it to the end of wait. No write is under way.
-func (c *Conn) lastDeadline(wait time.Duration) error {
-	if c.transport == nil {
-		panic(notMade)
-	}
-	c.deadlineLock.Lock()
-	defer c.deadlineLock.Unlock()
-	c.ending = true
-	return c.transport.SetWriteDeadline(time.Now().Add(wait))
-}
-
-// closeWriting ends the direction that Close has closed, and gives the write lock
-// back.
-func (c *Conn) closeWriting() {
-	if c.failure.Load() == nil {
-		c.out.fail(net.ErrClosed)
-	}
-	c.endWrite() // with the alert of failure
-}
-
-// closeWritingLate is closeWriting for when the lock comes too late. Close may have
-// returned, and no hook may run after it, so no alert is sent.
-func (c *Conn) closeWritingLate() {
-	err := net.ErrClosed
-	if f := c.failure.Load(); f != nil {
-		err = f.err
-	}
-	c.out.fail(err)
-	c.endWrite()
-}
-
-// beginWrite takes the write lock.
-func (c *Conn) beginWrite() error {
-	c.writeLock.lock()
-	if c.closed.Load() {
-		c.endWrite()
-		return net.ErrClosed
-	}
-	return nil
-}
-
-// endWrite does what others have left to the holder of the write lock, and gives
-// the lock back.
-func (c *Conn) endWrite() {
-	for {
-		c.settle()
-		// More may have come since. Then whoever has the lock will see it.
-		if !c.unsettled.Load() || !c.writeLock.tryLock() {
-			return
-		}
-	}
-}
-
-// settle is one round of endWrite.
-func (c *Conn) settle() {
-	defer c.writeLock.unlock()
-	if c.out.busy {
-		c.out.fail(ErrInterrupted) // the call has panicked
-	}
-	if !c.unsettled.Load() || !c.unsettled.Swap(false) {
-		return
-	}
-	if f := c.failure.Load(); f != nil && c.out.err == nil {
-		if f.send && c.sendFailure(f) {
-			c.tell(f.alert, true)
-		}
-		c.out.fail(f.err)
-	}
-}
-
-// sendFailure sends the alert of f, if the transport takes it in time, and reports
-// whether it did. It ends this direction.
-func (c *Conn) sendFailure(f *failure) bool {
-	done := c.lastWrite(alertTimeout)
-	defer func() { // also when the transport panics
-		done()
-		// Instead of what SendAlert has left. It may have left the keys too, if
-		// their limit is reached.
-		c.out.fail(f.err)
-		c.out.sealer.Wipe()
-		c.out.err = f.err
-	}()
-	return c.out.SendAlert(f.alert) == nil
-}
-
-// settleSoon makes the holder of the write lock settle what has been noted, and does
-// so itself if there is none. It does not wait for the lock.
-func (c *Conn) settleSoon() {
-	c.unsettled.Store(true)
-	if c.writeLock.tryLock() {
-		c.endWrite()
-	}
-}
-
-// beforeRecord is called before application data is sealed, under the write lock. It
-// returns why nothing more may be sealed.
-func (c *Conn) beforeRecord() error {
-	if f := c.failure.Load(); f != nil {
-		return f.err
-	}
-	if c.closed.Load() {
-		return net.ErrClosed
-	}
-	return nil
-}
-
-// writable returns why nothing may be sent: what came first, as every time.
-func (c *Conn) writable() error {
-	if c.out.err != nil {
-		return c.writeError(c.out.err)
-	}
-	return c.beforeRecord()
-}
-
-// beforeTransportWrite returns why not even sealed records may be sent.
-func (c *Conn) beforeTransportWrite() error {
-	// "Upon receiving an error alert, the TLS implementation [...] MUST NOT allow
-	// any further data to be sent or received on the connection." (RFC 9846,
-	// Section 6)
-	if f := c.failure.Load(); f != nil && !f.send {
-		return f.err
-	}
-	return nil
-}
-
-// write runs send, which sends something else than application data, under the write
-// lock.
-func (c *Conn) write(send func() error) error {
-	if err := c.beginWrite(); err != nil {
-		return err
-	}
-	defer c.endWrite()
-	if err := c.writable(); err != nil {
-		return err
-	}
-	return c.writeError(send())
-}
-
-// writeError says that the connection is closed if that is why a write failed.
-func (c *Conn) writeError(err error) error {
-	if err != nil && c.closed.Load() {
-		return net.ErrClosed
-	}
-	return err
-}
-
-// tell tells OnAlert.
-func (c *Conn) tell(a Alert, sent bool) {
-	if c.hooks.alert != nil {
-		c.hooks.alert(a, sent)
-	}
-}
-
-// handleMessage takes a handshake message that is not a KeyUpdate, under the read
-// lock.
-func (c *Conn) handleMessage(message []byte) error {
-	switch message[0] {
-	case typeNewSessionTicket:
-		if c.role != RoleClient {
-			return ErrUnexpectedMessage
-		}
-		if c.hooks.message == nil {
-			return nil
-		}
-	case typeCertificateRequest:
-		// Only servers send it.
-		if c.role != RoleClient {
-			return ErrUnexpectedMessage
-		}
-	case typeCertificate, typeCertificateVerify, typeFinished:
-		// After the handshake only clients send them, when they are asked to.
-		if c.role != RoleServer {
-			return ErrUnexpectedMessage
-		}
-	case typeClientHello, typeServerHello, typeEndOfEarlyData, typeEncryptedExtensions:
-		// "Because TLS 1.3 forbids renegotiation, if a server has negotiated TLS
-		// 1.3 and receives a ClientHello at any other time, it MUST terminate the
-		// connection with an "unexpected_message" alert." (RFC 9846, Section
-		// 4.2.2). The others belong to the handshake as well.
-		return ErrUnexpectedMessage
-	}
-	// "A client that receives a post-handshake CertificateRequest message without
-	// having sent the "post_handshake_auth" extension MUST send an
-	// "unexpected_message" fatal alert." (RFC 9846, Section 4.7.2). Who has sent
-	// the extension has a handler.
-	if c.hooks.message == nil {
-		return ErrUnexpectedMessage
-	}
-	return c.hooks.message(c, message)
-}
-
-// readFailed ends the other direction too, under the read lock.
-//
-// "Upon transmission or receipt of a fatal alert message, both parties MUST
-// immediately close the connection." "Whenever an implementation encounters a
-// fatal error condition, it SHOULD send an appropriate fatal alert and MUST close
-// the connection without sending or receiving any additional data." (RFC 9846,
-// Section 6.2). Deviation: the transport stays open until the caller's Close,
-// though nothing more is sent or read. Closed here, with data of the peer unread,
-// it could lose the alert.
-func (c *Conn) readFailed(err error) {
-	f := &failure{err: err, send: true}
-	// Not errors.As: an error of the handler may wrap another connection's alert.
-	if _, received := err.(*AlertError); received {
-		f.send = false
-	} else if a, ok := AlertOf(err); ok {
-		f.alert = a
-	} else {
-		// "internal_error: An internal error unrelated to the peer or the
-		// correctness of the protocol" (RFC 9846, Section 6.2)
-		f.alert = AlertInternalError
-	}
-	if c.failure.CompareAndSwap(nil, f) {
-		c.settleSoon()
-	}
 }
 
 // Export ends c and returns the states of its two directions, for [NewConn] in
@@ -814,9 +412,151 @@ func (c *Conn) LocalAddr() net.Addr { return c.transport.LocalAddr() }
 // RemoteAddr returns the remote address of the transport.
 func (c *Conn) RemoteAddr() net.Addr { return c.transport.RemoteAddr() }
 
-const notMade = "record: Conn not made by NewConn"
+// readError says that the connection is closed if that is why a read failed.
+func (c *Conn) readError(err error) error {
+	if c.closed.Load() && err == c.in.err {
+		return net.ErrClosed
+	}
+	return err
+}
 
-var errTooLate = &TransportError{Op: "write", Err: fmt.Errorf("the transport did not take close_notify: %w", os.ErrDeadlineExceeded)}
+// unlockRead ends a read. If Close did not get the lock, it leaves the keys and
+// the buffer to whoever had it.
+func (c *Conn) unlockRead() {
+	c.readLock.Unlock()
+	if c.closed.Load() {
+		c.closeRead()
+	}
+}
+
+// closeRead gives up what belongs to reading, unless a read is under way.
+func (c *Conn) closeRead() {
+	if c.readLock.TryLock() {
+		c.in.close(net.ErrClosed)
+		c.readLock.Unlock()
+	}
+}
+
+// beginWrite takes the write lock.
+func (c *Conn) beginWrite() error {
+	c.writeLock.lock()
+	if c.closed.Load() {
+		c.endWrite()
+		return net.ErrClosed
+	}
+	return nil
+}
+
+// endWrite does what others have left to the holder of the write lock, and gives
+// the lock back.
+func (c *Conn) endWrite() {
+	for {
+		c.settle()
+		// More may have come since. Then whoever has the lock will see it.
+		if !c.unsettled.Load() || !c.writeLock.tryLock() {
+			return
+		}
+	}
+}
+
+// write runs send, which sends something else than application data, under the write
+// lock.
+func (c *Conn) write(send func() error) error {
+	if err := c.beginWrite(); err != nil {
+		return err
+	}
+	defer c.endWrite()
+	if err := c.writable(); err != nil {
+		return err
+	}
+	return c.writeError(send())
+}
+
+// writable returns why nothing may be sent: what came first, as every time.
+func (c *Conn) writable() error {
+	if c.out.err != nil {
+		return c.writeError(c.out.err)
+	}
+	return c.beforeRecord()
+}
+
+// beforeRecord is called before application data is sealed, under the write lock. It
+// returns why nothing more may be sealed.
+func (c *Conn) beforeRecord() error {
+	if f := c.failure.Load(); f != nil {
+		return f.err
+	}
+	if c.closed.Load() {
+		return net.ErrClosed
+	}
+	return nil
+}
+
+// beforeTransportWrite returns why not even sealed records may be sent.
+func (c *Conn) beforeTransportWrite() error {
+	// "Upon receiving an error alert, the TLS implementation [...] MUST NOT allow
+	// any further data to be sent or received on the connection." (RFC 9846,
+	// Section 6)
+	if f := c.failure.Load(); f != nil && !f.send {
+		return f.err
+	}
+	return nil
+}
+
+// writeError says that the connection is closed if that is why a write failed.
+func (c *Conn) writeError(err error) error {
+	if err != nil && c.closed.Load() {
+		return net.ErrClosed
+	}
+	return err
+}
+
+// tell tells OnAlert.
+func (c *Conn) tell(a Alert, sent bool) {
+	if c.hooks.alert != nil {
+		c.hooks.alert(a, sent)
+	}
+}
+
+// handleMessage takes a handshake message that is not a KeyUpdate, under the read
+// lock.
+func (c *Conn) handleMessage(message []byte) error {
+	switch message[0] {
+	case typeNewSessionTicket:
+		if c.role != RoleClient {
+			return ErrUnexpectedMessage
+		}
+		if c.hooks.message == nil {
+			return nil
+		}
+	case typeCertificateRequest:
+		// Only servers send it.
+		if c.role != RoleClient {
+			return ErrUnexpectedMessage
+		}
+	case typeCertificate, typeCertificateVerify, typeFinished:
+		// After the handshake only clients send them, when they are asked to.
+		if c.role != RoleServer {
+			return ErrUnexpectedMessage
+		}
+	case typeClientHello, typeServerHello, typeEndOfEarlyData, typeEncryptedExtensions:
+		// "Because TLS 1.3 forbids renegotiation, if a server has negotiated TLS
+		// 1.3 and receives a ClientHello at any other time, it MUST terminate the
+		// connection with an "unexpected_message" alert." (RFC 9846, Section
+		// 4.2.2). The others belong to the handshake as well.
+		return ErrUnexpectedMessage
+	}
+	// "A client that receives a post-handshake CertificateRequest message without
+	// having sent the "post_handshake_auth" extension MUST send an
+	// "unexpected_message" fatal alert." (RFC 9846, Section 4.7.2). Who has sent
+	// the extension has a handler.
+	if c.hooks.message == nil {
+		return ErrUnexpectedMessage
+	}
+	return c.hooks.message(c, message)
+}
+
+const notMade = "record: Conn not made by NewConn"
 
 // Handshake message types (RFC 9846, Section 4) that matter to a Conn.
 const (
@@ -825,24 +565,4 @@ const (
 	typeCertificate         = 11
 	typeCertificateRequest  = 13
 	typeCertificateVerify   = 15
-)
-
-// Tuned here.
-const (
-	// writeGrace is how long Close waits for a write that is under way. Most take
-	// microseconds. One that is stalled must not keep a server that closes thousands of
-	// connections one after the other.
-	writeGrace = time.Millisecond
-
-	// closeTimeout is how long Close waits to send close_notify, and
-	// alertTimeout how long a Read waits to send an error alert: some round
-	// trips, in which a peer that reads makes room for it.
-	closeTimeout = time.Second
-	alertTimeout = time.Second
-
-	// closeWriteTimeout is crypto/tls's.
-	closeWriteTimeout = 5 * time.Second
-
-	// deadlineGrace is how late a write may return that a deadline has ended.
-	deadlineGrace = 100 * time.Millisecond
 )

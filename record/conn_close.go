@@ -1,0 +1,286 @@
+package record
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"time"
+)
+
+// CloseWrite sends close_notify: nothing more will be sent. Reading goes on. It does
+// not shut the transport down, so no FIN is sent. Calling it again does nothing and returns
+// nil. It waits for a write that is under way, and then has five seconds, whatever the
+// write deadline. Its errors are those of Write; the error of a connection that is dead
+// is one of them.
+//
+// See RFC 9846, Section 6.1.
+func (c *Conn) CloseWrite() error {
+	if err := c.beginWrite(); err != nil {
+		return err
+	}
+	defer c.endWrite()
+	if c.out.err == ErrClosed {
+		return nil
+	}
+	if err := c.writable(); err != nil {
+		return err
+	}
+	c.lastDeadline(closeWriteTimeout)
+	return c.writeError(c.closeNotify())
+}
+
+// SendAlert sends the alert a, for a caller whose own code has found a fault of the
+// peer's: in post-handshake authentication, say. An error alert ends the connection,
+// whether or not it can be sent: every later call but Close returns [ErrClosed],
+// wrapped, and no record is opened any more. A Read that waits does so until something
+// arrives, or until Close. The alert is sent at once, within a second, whatever the
+// write deadline, if no Write is under way, and otherwise by that Write; and not at all after CloseWrite, a failed
+// Write, or at the key's hard limit.
+//
+// In [ConnConfig.HandleMessage] it may be called too. If that returns an error then,
+// the Read that it runs in returns it.
+//
+// [AlertCloseNotify] is [Conn.CloseWrite]. [AlertUserCanceled] goes out as a Write
+// does, with its errors and [ErrKeyExhausted]; the caller then calls Close. SendAlert
+// of an error alert returns an error only if the connection was dead before.
+//
+// See RFC 9846, Section 6.
+func (c *Conn) SendAlert(a Alert) error {
+	switch {
+	case a == AlertCloseNotify:
+		return c.CloseWrite()
+	case a == AlertUserCanceled:
+		return c.write(func() error {
+			err := c.out.SendAlert(a)
+			if err == nil {
+				c.tell(a, true)
+			}
+			return err
+		})
+	case c.exported.Load():
+		return ErrExported
+	case c.closed.Load():
+		return net.ErrClosed
+	}
+	// "Upon transmission or receipt of a fatal alert message, both parties MUST
+	// immediately close the connection." (RFC 9846, Section 6.2)
+	if f := (&failure{err: errAlertSent, alert: a, send: true}); !c.failure.CompareAndSwap(nil, f) {
+		return c.failure.Load().err
+	}
+	c.settleSoon()
+	return nil
+}
+
+// Close sends close_notify, if this direction is in a state for it, and closes
+// the transport. Reads and writes that are under way, and later ones, return
+// [net.ErrClosed].
+//
+// If a write is under way that does not end within a millisecond, Close breaks it off,
+// and no close_notify is sent. Otherwise Close has a second to send it, whatever the
+// write deadline, and a tenth of one more if the transport's deadlines do nothing.
+// Methods that are under way may return, and run hooks, after Close has returned.
+//
+// It returns the error of the transport's Close, or else the one that kept it from
+// sending close_notify, if that is not a write that was broken off: that write has an
+// error of its own. If Close was called before it returns [net.ErrClosed].
+func (c *Conn) Close() (err error) {
+	if c.transport == nil {
+		panic(notMade)
+	}
+	if err := c.markClosed(); err != nil {
+		return err
+	}
+	late := func() bool { return false }
+	defer func() { // also when something below panics
+		late := late()
+		closeErr := c.transport.Close()
+		switch {
+		case late && err != nil:
+			err = errTooLate // not what closing the transport made of it
+		case !late && closeErr != nil:
+			err = closeErr
+		}
+		c.closeRead()
+	}()
+	if !c.writeLock.lockWithin(writeGrace, c.closeWritingLate) {
+		return nil
+	}
+	defer c.closeWriting()
+	if c.failure.Load() == nil && c.out.err == nil {
+		late = c.lastWrite(closeTimeout)
+		return c.closeNotify()
+	}
+	if isTransportError(c.out.err) {
+		return c.out.err
+	}
+	return nil
+}
+
+// errAlertSent is what ends a connection when SendAlert does.
+var errAlertSent = fmt.Errorf("%w by an error alert of this side", ErrClosed)
+
+var errTooLate = &TransportError{Op: "write", Err: fmt.Errorf("the transport did not take close_notify: %w", os.ErrDeadlineExceeded)}
+
+// failure is why a connection is dead in both directions.
+type failure struct {
+	err   error
+	alert Alert // to be sent, if send is set
+	send  bool
+}
+
+// markClosed says that Close was called, or why it cannot be.
+func (c *Conn) markClosed() error {
+	c.endLock.Lock()
+	defer c.endLock.Unlock()
+	if c.exported.Load() {
+		return ErrExported
+	}
+	if c.closed.Swap(true) {
+		return net.ErrClosed
+	}
+	return nil
+}
+
+// closeNotify sends close_notify, under the write lock.
+func (c *Conn) closeNotify() error {
+	err := c.out.Close()
+	if err == nil {
+		c.tell(AlertCloseNotify, true)
+	}
+	return err
+}
+
+// lastWrite is called before what is sent last, and done after it, which reports
+// whether that has taken too long. Then the transport is closed, which ends a write of
+// a transport that has no deadlines, or whose deadlines do nothing.
+func (c *Conn) lastWrite(wait time.Duration) (done func() (late bool)) {
+	timer := time.AfterFunc(wait+deadlineGrace, func() { c.transport.Close() })
+	if c.lastDeadline(wait) != nil {
+		timer.Reset(wait)
+	}
+	return func() bool { return !timer.Stop() }
+}
+
+// lastDeadline takes the write deadline out of the caller's hands, for what is sent
+// last, and moves it to the end of wait. No write is under way.
+func (c *Conn) lastDeadline(wait time.Duration) error {
+	if c.transport == nil {
+		panic(notMade)
+	}
+	c.deadlineLock.Lock()
+	defer c.deadlineLock.Unlock()
+	c.ending = true
+	return c.transport.SetWriteDeadline(time.Now().Add(wait))
+}
+
+// closeWriting ends the direction that Close has closed, and gives the write lock
+// back.
+func (c *Conn) closeWriting() {
+	if c.failure.Load() == nil {
+		c.out.fail(net.ErrClosed)
+	}
+	c.endWrite() // with the alert of failure
+}
+
+// closeWritingLate is closeWriting for when the lock comes too late. Close may have
+// returned, and no hook may run after it, so no alert is sent.
+func (c *Conn) closeWritingLate() {
+	err := net.ErrClosed
+	if f := c.failure.Load(); f != nil {
+		err = f.err
+	}
+	c.out.fail(err)
+	c.endWrite()
+}
+
+// readFailed ends the other direction too, under the read lock.
+//
+// "Upon transmission or receipt of a fatal alert message, both parties MUST
+// immediately close the connection." "Whenever an implementation encounters a
+// fatal error condition, it SHOULD send an appropriate fatal alert and MUST close
+// the connection without sending or receiving any additional data." (RFC 9846,
+// Section 6.2). Deviation: the transport stays open until the caller's Close,
+// though nothing more is sent or read. Closed here, with data of the peer unread,
+// it could lose the alert.
+func (c *Conn) readFailed(err error) {
+	f := &failure{err: err, send: true}
+	// Not errors.As: an error of the handler may wrap another connection's alert.
+	if _, received := err.(*AlertError); received {
+		f.send = false
+	} else if a, ok := AlertOf(err); ok {
+		f.alert = a
+	} else {
+		// "internal_error: An internal error unrelated to the peer or the
+		// correctness of the protocol" (RFC 9846, Section 6.2)
+		f.alert = AlertInternalError
+	}
+	if c.failure.CompareAndSwap(nil, f) {
+		c.settleSoon()
+	}
+}
+
+// settle is one round of endWrite.
+func (c *Conn) settle() {
+	defer c.writeLock.unlock()
+	if c.out.busy {
+		c.out.fail(ErrInterrupted) // the call has panicked
+	}
+	if !c.unsettled.Load() || !c.unsettled.Swap(false) {
+		return
+	}
+	if f := c.failure.Load(); f != nil && c.out.err == nil {
+		if f.send && c.sendFailure(f) {
+			c.tell(f.alert, true)
+		}
+		c.out.fail(f.err)
+	}
+}
+
+// settleSoon makes the holder of the write lock settle what has been noted, and does
+// so itself if there is none. It does not wait for the lock.
+func (c *Conn) settleSoon() {
+	c.unsettled.Store(true)
+	if c.writeLock.tryLock() {
+		c.endWrite()
+	}
+}
+
+// sendFailure sends the alert of f, if the transport takes it in time, and reports
+// whether it did. It ends this direction.
+func (c *Conn) sendFailure(f *failure) bool {
+	done := c.lastWrite(alertTimeout)
+	defer func() { // also when the transport panics
+		done()
+		// Instead of what SendAlert has left. It may have left the keys too, if
+		// their limit is reached.
+		c.out.fail(f.err)
+		c.out.sealer.Wipe()
+		c.out.err = f.err
+	}()
+	return c.out.SendAlert(f.alert) == nil
+}
+
+func isTransportError(err error) bool {
+	_, ok := err.(*TransportError)
+	return ok
+}
+
+// Tuned here.
+const (
+	// writeGrace is how long Close waits for a write that is under way. Most take
+	// microseconds. One that is stalled must not keep a server that closes thousands of
+	// connections one after the other.
+	writeGrace = time.Millisecond
+
+	// closeTimeout is how long Close waits to send close_notify, and
+	// alertTimeout how long a Read waits to send an error alert: some round
+	// trips, in which a peer that reads makes room for it.
+	closeTimeout = time.Second
+	alertTimeout = time.Second
+
+	// closeWriteTimeout is crypto/tls's.
+	closeWriteTimeout = 5 * time.Second
+
+	// deadlineGrace is how late a write may return that a deadline has ended.
+	deadlineGrace = 100 * time.Millisecond
+)
