@@ -248,7 +248,7 @@ func (c *Conn) settleSoon() {
 // sendFailure sends the alert of f, if the transport takes it in time, and reports
 // whether it did. It ends this direction.
 func (c *Conn) sendFailure(f *failure) bool {
-	done := c.lastWrite(alertTimeout)
+	done := func() bool { return false }
 	defer func() { // also when the transport panics
 		done()
 		// Instead of what SendAlert has left. It may have left the keys too, if
@@ -257,6 +257,7 @@ func (c *Conn) sendFailure(f *failure) bool {
 		c.out.sealer.Wipe()
 		c.out.err = f.err
 	}()
+	done = c.lastWrite(alertTimeout)
 	return c.out.SendAlert(f.alert) == nil
 }
 
