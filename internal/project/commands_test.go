@@ -651,7 +651,7 @@ func newTree(t *testing.T) *tree {
 func (tr *tree) run(env []string, dir, name string, args ...string) ([]byte, error) {
 	cmd := exec.Command(name, args...)
 	cmd.Dir = filepath.Join(root, dir)
-	cmd.Env = append(os.Environ(), env...)
+	cmd.Env = append(append(os.Environ(), "GOWORK="), env...) // with the workspace, if not told otherwise
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
