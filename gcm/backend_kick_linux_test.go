@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,7 +22,7 @@ const canKick = true
 // the scheduler preempts with, to each thread in turn, several thousand times
 // a second: the system's own timers stop at a few hundred. It counts in kicks
 // the signals that were taken: as long as one is pending, no other one of its kind
-// is sent to its thread.
+// is sent to its thread. It never sleeps: the system would wake it too late.
 func kickThreads(t *testing.T, threads []int, kicks *atomic.Int64) (stop func()) {
 	pid := os.Getpid()
 	signals := []syscall.Signal{unix.SIGPROF, unix.SIGURG}
@@ -58,7 +57,6 @@ func kickThreads(t *testing.T, threads []int, kicks *atomic.Int64) (stop func())
 				sent[i] |= bit
 			}
 		}
-		time.Sleep(20 * time.Microsecond)
 	})
 	return func() {
 		stopKicks()
