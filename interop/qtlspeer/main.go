@@ -1,5 +1,5 @@
 // Command qtlspeer echoes over qtls-go1-20, the TLS stack of QUIC
-// implementations at the time of Go 1.20, which no newer toolchain builds. The
+// implementations at the time of Go 1.20, which panics at its start when a newer toolchain has built it. The
 // tests in interop/peers build it with that one and run it.
 //
 // It logs its secrets to standard error, in the key log format.
