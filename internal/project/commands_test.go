@@ -180,7 +180,7 @@ func commands(text string) []string {
 }
 
 var (
-	isCommand = regexp.MustCompile(`^(\w+=\S+ +)*(bash|cd|curl|env|export|for|git|go|nice|openssl|python3?|taskset|valgrind|\.ci/run|(\./|\.\./)\S+\.test)( |$)`)
+	isCommand = regexp.MustCompile(`^(\w+=\S+ +)*(bash|cd|curl|env|export|for|git|go|nice|openssl|python3?|taskset|valgrind|\.ci/\w+|(\./|\.\./)\S+\.test)( |$)`)
 	indented  = regexp.MustCompile(`(?m)^(?: {4}|\t)[ \t]*(\S.*)$`)
 	span      = regexp.MustCompile("`([^`]+)`")
 )
@@ -291,6 +291,12 @@ func (d *document) check(line string) error {
 			}
 		}
 		return nil
+	case strings.HasPrefix(program, ".ci/"):
+		if len(words) > 1 {
+			return fmt.Errorf("%s takes no arguments", program)
+		}
+		_, err := os.Stat(filepath.Join(root, program))
+		return err
 	case strings.HasSuffix(program, ".test"):
 		packages := d.binaries[path.Clean(program)]
 		if packages == nil {
