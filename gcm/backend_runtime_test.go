@@ -151,6 +151,11 @@ func disturbed(t *testing.T, length time.Duration, enough int64, what ...disturb
 			}
 		})
 	}
+	defer func() { // also when something cannot be started
+		done.Store(true)
+		close(release)
+		group.Wait()
+	}()
 	var ids []int
 	for range workers {
 		ids = append(ids, <-threads)
@@ -176,9 +181,6 @@ func disturbed(t *testing.T, length time.Duration, enough int64, what ...disturb
 	for _, stop := range stops {
 		stop()
 	}
-	done.Store(true)
-	close(release)
-	group.Wait()
 	if calls.Load() == 0 {
 		t.Error("no call was made in the time given")
 	}

@@ -15,20 +15,22 @@ import (
 // TestBackendDeadStack looks at the stack below calls that have returned, which no one
 // erases before some other call happens to use it. It must hold neither the key,
 // nor the first round key with a public nonce added, nor H, nor keystream, nor
-// plaintext: that of a seal, of an open, or of a refused one, which nobody may
-// see. (In package asm, TestTraces looks at each kernel's own frame and at registers,
+// plaintext, 12 bytes of it or more: that of a seal, of an open, or of a refused one,
+// which nobody may see. (In package asm, TestTraces looks at each kernel's own frame and at registers,
 // for anything that depends on a secret.)
 func TestBackendDeadStack(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector uses the stack below the calls as well")
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection can move the stack
+	looked := false
 	for _, keySize := range []int{16, 24, 32} {
 		s := newKeySet(t, keySize, gcm.NonceSize, gcm.TagSize)
 		for _, tgt := range s.targets {
 			if tgt.backend == "portable" {
 				continue // what crypto/cipher leaves is not ours to erase
 			}
+			looked = true
 			// The first text that is not short takes another way than the second,
 			// and the last one takes two calls of a kernel.
 			for _, n := range []int{16, 40, 150, 230, 400, 400, 1350, 5000, 70001} {
@@ -44,6 +46,9 @@ func TestBackendDeadStack(t *testing.T) {
 				}
 			}
 		}
+	}
+	if !looked {
+		t.Skip("no kernels here")
 	}
 }
 

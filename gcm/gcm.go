@@ -12,7 +12,7 @@
 // All of them produce and accept exactly what [AEAD.Seal] does for the same
 // text in one piece. In the long run none of them allocates, apart from growing
 // a dst that is too short, from lists of more than 4096 buffers in no order, and from
-// texts of more than 72 KiB whose tag is shorter than [TagSize]. Where there are
+// texts of more than 71 KiB whose tag is shorter than [TagSize]. Where there are
 // kernels a key allocates once more, a table of 2184 bytes: when its second text comes
 // that is longer than 144 bytes (96 with some kernels), or its first of more than
 // 64 KiB.

@@ -4,7 +4,6 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"encoding/binary"
-	"slices"
 	"sync"
 
 	"example.com/splitseal/internal/mem"
@@ -106,18 +105,25 @@ func (k *genericKey) reachesPastTag(n int) bool {
 // ciphertext is written to them.
 var scratches sync.Pool
 
-// maxPooledScratch has room for the longest body of a TLS record, 65535 bytes, and is
+// maxPooledScratch has room for the longest body of a TLS record, 65535 bytes, with what
+// is added to a text here, 32 bytes at most. It is
 // nine pages of the runtime's allocator. Beside a longer text the time of an allocation
 // is nothing, and its buffer would be kept for the next short one.
 const maxPooledScratch = 72 << 10
 
-// getScratch returns an empty buffer with room for n bytes.
+// getScratch returns an empty buffer with room for n bytes. A larger one than can be
+// given back is not taken from the pool, which would then lack it.
 func getScratch(n int) *[]byte {
-	b, _ := scratches.Get().(*[]byte)
+	var b *[]byte
+	if n <= maxPooledScratch {
+		b, _ = scratches.Get().(*[]byte)
+	}
 	if b == nil {
 		b = new([]byte)
 	}
-	*b = slices.Grow((*b)[:0], n)
+	if cap(*b) < n {
+		*b = make([]byte, 0, n) // exactly: growing could pass the limit
+	}
 	return b
 }
 

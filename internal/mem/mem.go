@@ -160,13 +160,19 @@ var spansPool sync.Pool
 // than an allocation, and its spans would be kept for the next one of three dozen pieces.
 const maxPooledSpans = 4096
 
-// getSpans returns an empty slice with room for n.
+// getSpans returns an empty slice with room for n. A longer one than can be given
+// back is not taken from the pool, which would then lack it.
 func getSpans(n int) *[]Span {
-	s, _ := spansPool.Get().(*[]Span)
+	var s *[]Span
+	if n <= maxPooledSpans {
+		s, _ = spansPool.Get().(*[]Span)
+	}
 	if s == nil {
 		s = new([]Span)
 	}
-	*s = slices.Grow((*s)[:0], n)
+	if cap(*s) < n {
+		*s = make([]Span, 0, n) // exactly: growing could pass the limit
+	}
 	return s
 }
 

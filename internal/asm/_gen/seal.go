@@ -44,7 +44,8 @@ func (p *plan) enter() {
 }
 
 // leave ends a kernel as design.leave does. General-purpose registers hold text only
-// where it is moved in parts, and these registers are scratch.
+// where it is moved in parts, and these registers are scratch; the third that
+// loadShort uses, p.counter, is overwritten by firstCounters.
 func (p plan) leave(erase ...operand.Mem) {
 	XORL(p.t0.As32(), p.t0.As32())
 	XORL(p.count.As32(), p.count.As32())
