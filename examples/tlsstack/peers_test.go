@@ -167,7 +167,15 @@ func freePort(t testing.TB) string {
 		}
 		if ln, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
 			ln.Close()
-			return port
+			// A process that was just forked has it, too, until it runs its program:
+			// who connected to that would be reset.
+			for {
+				conn, err := net.Dial("tcp", "127.0.0.1:"+port)
+				if err != nil {
+					return port
+				}
+				conn.Close()
+			}
 		}
 	}
 }

@@ -413,9 +413,18 @@ func freePort(t testing.TB) string {
 		if _, used := ports.LoadOrStore(port, true); used {
 			continue
 		}
-		if ln, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port)); err == nil {
+		address := "127.0.0.1:" + strconv.Itoa(port)
+		if ln, err := net.Listen("tcp", address); err == nil {
 			ln.Close()
-			return strconv.Itoa(port)
+			// A process that was just forked has it, too, until it runs its program:
+			// who connected to that would be reset.
+			for {
+				conn, err := net.Dial("tcp", address)
+				if err != nil {
+					return strconv.Itoa(port)
+				}
+				conn.Close()
+			}
 		}
 	}
 }
