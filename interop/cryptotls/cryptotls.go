@@ -193,11 +193,11 @@ func (o *Options) takeOver(t *transport, tc *tls.Conn, config *tls.Config, state
 			return
 		}
 		t.end(phaseOver) // before anything is sealed under the keys that tc has too
-		if sealer != nil {
-			t.sendAlert(sealer, err)
-		}
 		if opener != nil {
 			opener.Wipe()
+		}
+		if sealer != nil {
+			t.sendAlert(sealer, err) // may run the caller's padding function
 		}
 	}()
 	if err != nil {

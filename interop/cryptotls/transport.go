@@ -79,6 +79,9 @@ func newTransport(conn net.Conn, client bool) *transport {
 
 // Read implements net.Conn.
 func (t *transport) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
 	switch t.phase.Load() {
 	case phasePassing:
 		if t.r == t.w {
@@ -97,9 +100,6 @@ func (t *transport) Read(p []byte) (int, error) {
 		return n, nil
 	case phaseOver:
 		return 0, errHandedOver
-	}
-	if len(p) == 0 {
-		return 0, nil
 	}
 	if t.left == 0 {
 		switch err := t.fill(record.HeaderSize); {
