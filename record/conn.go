@@ -92,7 +92,8 @@ type ConnConfig struct {
 //
 // # Reading
 //
-// Read and WriteTo are those of a [Reader]. close_notify of the peer is io.EOF;
+// Read and WriteTo are those of a [Reader]: what comes behind data that a Read returns
+// is for the next one. close_notify of the peer is io.EOF;
 // the other direction stays open. A Read that finds a fault in what the peer
 // sent has its alert sent, unless a write is under way: then the write sends it
 // when the transport has taken its records, and Read does not wait. The
@@ -145,6 +146,9 @@ type Conn struct {
 	endLock  sync.Mutex
 	closed   atomic.Bool
 	exported atomic.Bool
+
+	closeOnce sync.Once // for the transport
+	closeErr  error
 
 	// deadlineLock covers the write deadline of the transport.
 	deadlineLock sync.Mutex

@@ -10,8 +10,8 @@ import (
 // CloseWrite sends close_notify: nothing more will be sent. Reading goes on. It does
 // not shut the transport down, so no FIN is sent. Calling it again does nothing and returns
 // nil. It waits for a write that is under way, and then has five seconds, whatever the
-// write deadline. Its errors are those of Write; the error of a connection that is dead
-// is one of them.
+// write deadline, if the transport has deadlines; after that it has none. Its errors
+// are those of Write; the error of a connection that is dead is one of them.
 //
 // See RFC 9846, Section 6.1.
 func (c *Conn) CloseWrite() error {
@@ -26,7 +26,14 @@ func (c *Conn) CloseWrite() error {
 		return err
 	}
 	c.lastDeadline(closeWriteTimeout)
-	return c.writeError(c.closeNotify())
+	err := c.closeNotify()
+	if err == nil {
+		c.deadlineLock.Lock()
+		defer c.deadlineLock.Unlock()
+		c.ending = false
+		c.transport.SetWriteDeadline(time.Time{}) // for who goes on over the transport
+	}
+	return c.writeError(err)
 }
 
 // SendAlert sends the alert a, for a caller whose own code has found a fault of the
@@ -34,11 +41,12 @@ func (c *Conn) CloseWrite() error {
 // whether or not it can be sent: every later call but Close returns [ErrClosed],
 // wrapped, and no record is opened any more. A Read that waits does so until something
 // arrives, or until Close. The alert is sent at once, within a second, whatever the
-// write deadline, if no Write is under way, and otherwise by that Write; and not at all after CloseWrite, a failed
+// write deadline, if no Write is under way, and otherwise by that Write, unless Close
+// breaks that off; and not at all after CloseWrite, a failed
 // Write, or at the key's hard limit.
 //
 // In [ConnConfig.HandleMessage] it may be called too. If that returns an error then,
-// the Read that it runs in returns it.
+// that Read and later ones return it, as a [HookError].
 //
 // [AlertCloseNotify] is [Conn.CloseWrite]. [AlertUserCanceled] goes out as a Write
 // does, with its errors and [ErrKeyExhausted]; the caller then calls Close. SendAlert
@@ -46,10 +54,10 @@ func (c *Conn) CloseWrite() error {
 //
 // See RFC 9846, Section 6.
 func (c *Conn) SendAlert(a Alert) error {
-	switch {
-	case a == AlertCloseNotify:
+	switch a {
+	case AlertCloseNotify:
 		return c.CloseWrite()
-	case a == AlertUserCanceled:
+	case AlertUserCanceled:
 		return c.write(func() error {
 			err := c.out.SendAlert(a)
 			if err == nil {
@@ -57,18 +65,22 @@ func (c *Conn) SendAlert(a Alert) error {
 			}
 			return err
 		})
-	case c.exported.Load():
-		return ErrExported
-	case c.closed.Load():
-		return net.ErrClosed
+	}
+	if c.transport == nil {
+		panic(notMade)
 	}
 	// "Upon transmission or receipt of a fatal alert message, both parties MUST
 	// immediately close the connection." (RFC 9846, Section 6.2)
-	if f := (&failure{err: errAlertSent, alert: a, send: true}); !c.failure.CompareAndSwap(nil, f) {
-		return c.failure.Load().err
+	c.endLock.Lock()
+	err := c.usable()
+	if err == nil && !c.markFailed(&failure{err: errAlertSent, alert: a, send: true}) {
+		err = c.failure.Load().err
 	}
-	c.settleSoon()
-	return nil
+	c.endLock.Unlock()
+	if err == nil {
+		c.settleSoon()
+	}
+	return err
 }
 
 // Close sends close_notify, if this direction is in a state for it, and closes
@@ -80,9 +92,9 @@ func (c *Conn) SendAlert(a Alert) error {
 // write deadline, and a tenth of one more if the transport's deadlines do nothing.
 // Methods that are under way may return, and run hooks, after Close has returned.
 //
-// It returns the error of the transport's Close, or else the one that kept it from
-// sending close_notify, if that is not a write that was broken off: that write has an
-// error of its own. If Close was called before it returns [net.ErrClosed].
+// It returns the error of the transport's Close, or else the [TransportError] of an
+// earlier write or of close_notify itself. A write that Close breaks off has an error
+// of its own. If Close was called before it returns [net.ErrClosed].
 func (c *Conn) Close() (err error) {
 	if c.transport == nil {
 		panic(notMade)
@@ -93,7 +105,7 @@ func (c *Conn) Close() (err error) {
 	late := func() bool { return false }
 	defer func() { // also when something below panics
 		late := late()
-		closeErr := c.transport.Close()
+		closeErr := c.closeTransport()
 		switch {
 		case late && err != nil:
 			err = errTooLate // not what closing the transport made of it
@@ -106,7 +118,7 @@ func (c *Conn) Close() (err error) {
 		return nil
 	}
 	defer c.closeWriting()
-	if c.failure.Load() == nil && c.out.err == nil {
+	if c.marked() == nil && c.out.err == nil {
 		late = c.lastWrite(closeTimeout)
 		return c.closeNotify()
 	}
@@ -128,17 +140,44 @@ type failure struct {
 	send  bool
 }
 
+// usable says whether Close or Export has ended the connection, under endLock.
+func (c *Conn) usable() error {
+	if c.exported.Load() {
+		return ErrExported
+	}
+	if c.closed.Load() {
+		return net.ErrClosed
+	}
+	return nil
+}
+
+// markFailed makes f the reason why the connection is dead, if there is none yet. It
+// is called under endLock, so that Close, which looks there, sees that there is
+// something to send together with why.
+func (c *Conn) markFailed(f *failure) bool {
+	if !c.failure.CompareAndSwap(nil, f) {
+		return false
+	}
+	c.unsettled.Store(true)
+	return true
+}
+
+// marked returns what markFailed has made the reason.
+func (c *Conn) marked() *failure {
+	c.endLock.Lock()
+	defer c.endLock.Unlock()
+	return c.failure.Load()
+}
+
 // markClosed says that Close was called, or why it cannot be.
 func (c *Conn) markClosed() error {
 	c.endLock.Lock()
 	defer c.endLock.Unlock()
-	if c.exported.Load() {
-		return ErrExported
+	err := c.usable()
+	if err == nil {
+		c.closed.Store(true)
 	}
-	if c.closed.Swap(true) {
-		return net.ErrClosed
-	}
-	return nil
+	return err
 }
 
 // closeNotify sends close_notify, under the write lock.
@@ -154,11 +193,24 @@ func (c *Conn) closeNotify() error {
 // whether that has taken too long. Then the transport is closed, which ends a write of
 // a transport that has no deadlines, or whose deadlines do nothing.
 func (c *Conn) lastWrite(wait time.Duration) (done func() (late bool)) {
-	timer := time.AfterFunc(wait+deadlineGrace, func() { c.transport.Close() })
-	if c.lastDeadline(wait) != nil {
+	timer := time.AfterFunc(wait+deadlineGrace, func() { c.closeTransport() })
+	returned := false
+	defer func() {
+		if !returned { // the transport has panicked
+			timer.Stop()
+		}
+	}()
+	if c.lastDeadline(wait) != nil && timer.Stop() {
 		timer.Reset(wait)
 	}
+	returned = true
 	return func() bool { return !timer.Stop() }
+}
+
+// closeTransport closes the transport once, and returns what that has returned.
+func (c *Conn) closeTransport() error {
+	c.closeOnce.Do(func() { c.closeErr = c.transport.Close() })
+	return c.closeErr
 }
 
 // lastDeadline takes the write deadline out of the caller's hands, for what is sent
@@ -176,7 +228,7 @@ func (c *Conn) lastDeadline(wait time.Duration) error {
 // closeWriting ends the direction that Close has closed, and gives the write lock
 // back.
 func (c *Conn) closeWriting() {
-	if c.failure.Load() == nil {
+	if c.marked() == nil {
 		c.out.fail(net.ErrClosed)
 	}
 	c.endWrite() // with the alert of failure
@@ -214,7 +266,10 @@ func (c *Conn) readFailed(err error) {
 		// correctness of the protocol" (RFC 9846, Section 6.2)
 		f.alert = AlertInternalError
 	}
-	if c.failure.CompareAndSwap(nil, f) {
+	c.endLock.Lock()
+	marked := c.markFailed(f)
+	c.endLock.Unlock()
+	if marked {
 		c.settleSoon()
 	}
 }

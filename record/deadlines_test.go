@@ -158,11 +158,22 @@ func TestCloseDespiteDeadlines(t *testing.T) {
 // TestPanicInAlert has the transport panic while a Read sends its alert: nothing is
 // left behind, and every method returns the Read's error.
 func TestPanicInAlert(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	t.Run("Write", func(t *testing.T) {
 		s := new(stub)
-		s.in.Write([]byte{20, 3, 3, 0, 1})
 		s.write = func([]byte) (int, error) { panic("transport") }
-		c := newConn(t, s, ConnConfig{})
+		testPanicInAlert(t, s, s)
+	})
+	t.Run("SetWriteDeadline", func(t *testing.T) {
+		w := &waiting{undated: &undated{end: make(chan struct{})}, panic: true}
+		testPanicInAlert(t, w, &w.undated.stub)
+	})
+}
+
+func testPanicInAlert(t *testing.T, transport net.Conn, s *stub) {
+	synctest.Test(t, func(t *testing.T) {
+		s.in.Write([]byte{20, 3, 3, 0, 1})
+		closes := 0
+		c := newConn(t, &closer{transport, func() { closes++ }}, ConnConfig{})
 		if !panics(func() { c.Read(make([]byte, 1)) }) {
 			t.Error("no panic")
 		}
@@ -175,8 +186,95 @@ func TestPanicInAlert(t *testing.T) {
 			t.Errorf("Read: %v", err)
 		}
 		time.Sleep(2 * alertTimeout)
-		if s.closed {
+		if closes != 0 {
 			t.Error("the transport was closed, which only the caller's Close may do")
 		}
 	})
+}
+
+// TestTransportClosedOnce has the timer of an alert close a transport that does not
+// take it. The caller's Close, its first, does not report that.
+func TestTransportClosedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := &fussy{undated: undated{end: make(chan struct{})}}
+		u.in.Write([]byte{20, 3, 3, 0, 1})
+		c := newConn(t, u, ConnConfig{})
+		if _, err := c.Read(make([]byte, 1)); err != ErrChangeCipherSpec {
+			t.Error(err)
+		}
+		if err := c.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+}
+
+// TestCloseWriteLeavesNoDeadline goes on over the transport when both sides have sent
+// close_notify.
+func TestCloseWriteLeavesNoDeadline(t *testing.T) {
+	d := &dated{}
+	c := newConn(t, d, ConnConfig{})
+	if err := c.SetDeadline(time.Now().Add(-time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.CloseWrite(); err != nil || !d.deadline.IsZero() {
+		t.Errorf("CloseWrite: %v, deadline %v", err, d.deadline)
+	}
+	later := time.Now().Add(time.Hour)
+	if err := c.SetWriteDeadline(later); err != nil || !d.deadline.Equal(later) {
+		t.Errorf("SetWriteDeadline: %v, deadline %v", err, d.deadline)
+	}
+}
+
+// TestSendAlertIsTheReason has the peer answer an alert by closing its side, while a
+// Read waits: that is no end of the data.
+func TestSendAlertIsTheReason(t *testing.T) {
+	for _, accept := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			a, b := net.Pipe()
+			go func() {
+				b.Read(make([]byte, 100))
+				b.Close()
+			}()
+			c := newConn(t, a, ConnConfig{AcceptTruncation: accept})
+			done := make(chan error)
+			go func() { _, err := c.Read(make([]byte, 1)); done <- err }()
+			synctest.Wait()
+			if err := c.SendAlert(AlertAccessDenied); err != nil {
+				t.Error(err)
+			}
+			if err := <-done; !errors.Is(err, ErrClosed) {
+				t.Errorf("Read: %v", err)
+			}
+			c.Close()
+		})
+	}
+}
+
+// TestSendAlertBesideOthers has SendAlert and Export, or Close, at the same time: an
+// alert that SendAlert has taken on is sent, and what is exported lives.
+func TestSendAlertBesideOthers(t *testing.T) {
+	for round := range 4000 {
+		s := new(stub)
+		c := newConn(t, s, ConnConfig{})
+		alert := make(chan error)
+		go func() { alert <- c.SendAlert(AlertAccessDenied) }()
+		var ended error
+		if round%2 == 0 {
+			_, _, ended = c.Export()
+		} else {
+			c.Close()
+		}
+		alertErr := <-alert
+		sent := describe(newFollower(t).take(t, s.out.Bytes()))
+		want := map[bool]string{true: "access_denied", false: ""}[alertErr == nil]
+		if round%2 == 1 && alertErr != nil {
+			want = "close_notify"
+		}
+		if round%2 == 0 && (ended == nil) != (alertErr == ErrExported) && ended != ErrInUse {
+			t.Fatalf("round %d: SendAlert %v, Export %v", round, alertErr, ended)
+		}
+		if sent != want {
+			t.Fatalf("round %d: SendAlert %v, sent %q, want %q", round, alertErr, sent, want)
+		}
+	}
 }

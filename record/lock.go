@@ -41,6 +41,11 @@ func (s *semaphore) lockWithin(wait time.Duration, late func()) bool {
 	case <-s.next:
 		return true
 	case <-timer.C:
+		select {
+		case <-s.next:
+			return true
+		default:
+		}
 		go func() {
 			<-s.next
 			late()

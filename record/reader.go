@@ -131,6 +131,9 @@ func (r *Reader) init(transport io.Reader, opener *Opener, cfg ReaderConfig) {
 // what more has been received in whole records, and never waits for more. Bytes of p
 // beyond n that were used as working space are zeroed.
 //
+// Whatever else stands behind that data, a KeyUpdate, an alert or a fault, is for the
+// next Read, as if it had not arrived.
+//
 // An empty p reads nothing and returns no error.
 func (r *Reader) Read(p []byte) (n int, err error) {
 	if len(p) == 0 {
@@ -528,6 +531,12 @@ func (r *Reader) park() {
 
 // transportError says what an error of the transport means here.
 func (r *Reader) transportError(err error) error {
+	if !isTimeout(err) {
+		// It may be what became of a connection that this side has ended.
+		if r.heedConn(); r.err != nil {
+			return r.err
+		}
+	}
 	switch {
 	case isTimeout(err):
 		return err // nothing has changed

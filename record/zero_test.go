@@ -24,6 +24,7 @@ func TestZeroValues(t *testing.T) {
 		"Conn.Write":          func() { new(Conn).Write(p) },
 		"Conn.KeyUpdate":      func() { new(Conn).KeyUpdate(false) },
 		"Conn.CloseWrite":     func() { new(Conn).CloseWrite() },
+		"Conn.SendAlert":      func() { new(Conn).SendAlert(AlertInternalError) },
 		"Conn.Close":          func() { new(Conn).Close() },
 	} {
 		if text, ok := recovered(call).(string); !ok || !strings.HasPrefix(text, "record: ") {
