@@ -147,12 +147,11 @@ type Conn struct {
 	closed   atomic.Bool
 	exported atomic.Bool
 
-	closeOnce sync.Once // for the transport
-	closeErr  error
-
 	// deadlineLock covers the write deadline of the transport.
 	deadlineLock sync.Mutex
 	ending       bool // the deadline is no longer the caller's
+
+	closeTransport func() error // the first time; after that it returns the same
 }
 
 var (
@@ -209,6 +208,7 @@ func NewConn(transport net.Conn, cfg ConnConfig) (*Conn, error) {
 		suite:     cfg.Sealer.Suite(),
 		hooks:     connHooks{cfg.HandleMessage, cfg.OnAlert},
 	}
+	c.closeTransport = sync.OnceValue(transport.Close)
 	c.writeLock.init()
 	c.in.init(transport, cfg.Opener, ReaderConfig{
 		Unread:        cfg.Unread,

@@ -207,12 +207,6 @@ func (c *Conn) lastWrite(wait time.Duration) (done func() (late bool)) {
 	return func() bool { return !timer.Stop() }
 }
 
-// closeTransport closes the transport once, and returns what that has returned.
-func (c *Conn) closeTransport() error {
-	c.closeOnce.Do(func() { c.closeErr = c.transport.Close() })
-	return c.closeErr
-}
-
 // lastDeadline takes the write deadline out of the caller's hands, for what is sent
 // last, and moves it to the end of wait. No write is under way.
 func (c *Conn) lastDeadline(wait time.Duration) error {

@@ -130,13 +130,16 @@ func (w *Writer) writeOne(p []byte) (n int, err error) {
 		return w.write(p)
 	}
 	b := w.take(false)
-	if b.records, err = w.sealer.Seal(b.records, ContentTypeApplicationData, p); err == nil {
+	// Not in b, from where they would be loaded while they are being stored.
+	records, err := w.sealer.Seal(b.records, ContentTypeApplicationData, p)
+	if err == nil {
 		err = w.heedAlert(b)
 	}
 	if err == nil {
-		if n, err = w.transport.Write(b.records); n == len(b.records) && err == nil {
+		if n, err = w.transport.Write(records); n == len(records) && err == nil {
 			n = len(p)
 		} else {
+			b.records = records
 			w.sealed(b, len(p))
 			n, err = w.taken(b, n, err)
 		}
