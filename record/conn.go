@@ -128,13 +128,13 @@ type Conn struct {
 	role      Role
 	suite     *aead.Suite
 
-	readLock sync.Mutex
-	in       Reader
-
 	// writeLock covers out, its Sealer, and writes to the transport. Close can
 	// stop waiting for it.
 	writeLock semaphore
 	out       Writer
+
+	readLock sync.Mutex
+	in       Reader
 
 	// unsettled says that the holder of writeLock has more to do before it gives
 	// the lock back, on account of failure.
