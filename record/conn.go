@@ -139,10 +139,10 @@ type Conn struct {
 	// unsettled says that the holder of writeLock has more to do before it gives
 	// the lock back, on account of failure.
 	unsettled atomic.Bool
-	failure   atomic.Pointer[failure] // set once, by the Read that finds it
+	failure   atomic.Pointer[failure] // set once, by the Read that finds it or by SendAlert
 
-	// endLock is held where one of closed and exported is set, so that only one
-	// can be.
+	// endLock is held where closed, exported or failure is set: only one of the first
+	// two can be, and unsettled is set together with failure.
 	endLock  sync.Mutex
 	closed   atomic.Bool
 	exported atomic.Bool
