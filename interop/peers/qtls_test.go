@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -19,7 +20,7 @@ func buildQTLS(t *testing.T) (program, version string) {
 	t.Helper()
 	dir := "../qtlspeer"
 	env := append(os.Environ(), "GOTOOLCHAIN=go1.20.14", "GOWORK=off", "GOFLAGS=", "CGO_ENABLED=0")
-	program = filepath.Join(t.TempDir(), "qtlspeer")
+	program = filepath.Join(t.TempDir(), "qtlspeer.exe") // a name that Windows can start
 	// The first time this compiles much of that toolchain's standard library.
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()
@@ -42,6 +43,9 @@ func TestQTLS(t *testing.T) {
 		for _, suite := range []*aead.Suite{aead.AES128GCM(), aead.ChaCha20Poly1305()} {
 			t.Run(role+"/"+short(suite), func(t *testing.T) {
 				t.Parallel()
+				if suite == aead.ChaCha20Poly1305() && runtime.GOOS == "windows" {
+					t.Skip("the runtime of Windows reads no GODEBUG before it looks at the processor")
+				}
 				r := newRow(t, "qtls-go1-20", version, role, short(suite))
 				var env []string
 				if suite == aead.ChaCha20Poly1305() {
