@@ -253,6 +253,9 @@ func (c *Conn) Read(p []byte) (n int, err error) {
 func (c *Conn) WriteTo(w io.Writer) (n int64, err error) {
 	c.readLock.Lock()
 	defer c.unlockRead()
+	if c.closed.Load() { // not nil for an end that was reached before
+		return 0, net.ErrClosed
+	}
 	n, err = c.in.WriteTo(w)
 	if err != nil {
 		err = c.readError(err)

@@ -494,6 +494,12 @@ func TestConnHalfClose(t *testing.T) {
 	if strings.Join(*log, ", ") != "received close_notify" {
 		t.Errorf("log: %v", *log)
 	}
+	// After Close, which a WriteTo tells by an error too.
+	c.Close()
+	_, readErr := c.Read(make([]byte, 1))
+	if n, err := c.WriteTo(io.Discard); n != 0 || err != net.ErrClosed || readErr != net.ErrClosed {
+		t.Errorf("after Close: Read: %v, WriteTo: %d, %v", readErr, n, err)
+	}
 }
 
 // TestConnTruncation tells an end that the peer did not announce from one that it
