@@ -398,8 +398,12 @@ func (w *Writer) KeyUpdate(request bool) error {
 	request = request && !w.sealer.KeyUpdateRequested()
 	err := w.sendOne(func(dst []byte) ([]byte, error) {
 		dst, err := w.sealer.SealKeyUpdate(dst, request)
-		if err == nil && request && w.conn != nil {
-			w.conn.in.opener.ExpectKeyUpdate() // before the peer can answer
+		if err == nil && request {
+			w.hearPeer() // what came before the request is no answer to it
+			w.sealer.requested = true
+			if w.conn != nil {
+				w.conn.in.opener.ExpectKeyUpdate() // before the peer can answer
+			}
 		}
 		return dst, err
 	})

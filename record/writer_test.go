@@ -426,6 +426,24 @@ func TestWriterKeyUpdate(t *testing.T) {
 	if got := describe(f.take(t, s.out.Bytes())); got != want {
 		t.Errorf("records %q, want %q", got, want)
 	}
+
+	// The peer's arrives while the request is made: it is answered, and no answer.
+	s = stub{}
+	arrives := true
+	w, f = newTestWriter(t, &s, SealerConfig{Padding: func(int) int {
+		if arrives {
+			arrives = false
+			w.PeerKeyUpdate(true)
+		}
+		return 0
+	}}, WriterConfig{})
+	must(w.KeyUpdate(true))
+	must(w.KeyUpdate(true))
+	w.PeerKeyUpdate(false)
+	must(w.KeyUpdate(true))
+	if got, want := describe(f.take(t, s.out.Bytes())), "KeyUpdate:1 KeyUpdate:0 KeyUpdate:1"; got != want {
+		t.Errorf("records %q, want %q", got, want)
+	}
 }
 
 // TestWriterKeyUpdateCap runs out of key updates: the peer's requests are ignored.
