@@ -136,13 +136,12 @@ type Conn struct {
 	readLock sync.Mutex
 	in       Reader
 
-	// unsettled says that the holder of writeLock has more to do before it gives
-	// the lock back, on account of failure.
-	unsettled atomic.Bool
-	failure   atomic.Pointer[failure] // set once, by the Read that finds it or by SendAlert
+	// failure is set once, by the Read that finds it or by SendAlert. Whoever has
+	// writeLock then ends that direction before it gives the lock back.
+	failure atomic.Pointer[failure]
 
-	// endLock is held where closed, exported or failure is set: only one of the first
-	// two can be, and unsettled is set together with failure.
+	// endLock is held where closed or exported is set, which only one of them can be,
+	// and where SendAlert sets failure: unless they came first, they see that.
 	endLock  sync.Mutex
 	closed   atomic.Bool
 	exported atomic.Bool
@@ -454,15 +453,12 @@ func (c *Conn) beginWrite() error {
 	return nil
 }
 
-// endWrite does what others have left to the holder of the write lock, and gives
-// the lock back.
+// endWrite ends this direction if the connection has failed, and gives the write lock
+// back.
 func (c *Conn) endWrite() {
-	for {
-		c.settle()
-		// More may have come since. Then whoever has the lock will see it.
-		if !c.unsettled.Load() || !c.writeLock.tryLock() {
-			return
-		}
+	c.settle()
+	if c.failure.Load() != nil {
+		c.settleSoon() // it may have failed when settle had looked
 	}
 }
 

@@ -73,7 +73,7 @@ func (c *Conn) SendAlert(a Alert) error {
 	// immediately close the connection." (RFC 9846, Section 6.2)
 	c.endLock.Lock()
 	err := c.usable()
-	if err == nil && !c.markFailed(&failure{err: errAlertSent, alert: a, send: true}) {
+	if err == nil && !c.failure.CompareAndSwap(nil, &failure{err: errAlertSent, alert: a, send: true}) {
 		err = c.failure.Load().err
 	}
 	c.endLock.Unlock()
@@ -118,7 +118,7 @@ func (c *Conn) Close() (err error) {
 		return nil
 	}
 	defer c.closeWriting()
-	if c.marked() == nil && c.out.err == nil {
+	if c.failure.Load() == nil && c.out.err == nil {
 		late = c.lastWrite(closeTimeout)
 		return c.closeNotify()
 	}
@@ -149,24 +149,6 @@ func (c *Conn) usable() error {
 		return net.ErrClosed
 	}
 	return nil
-}
-
-// markFailed makes f the reason why the connection is dead, if there is none yet. It
-// is called under endLock, so that Close, which looks there, sees that there is
-// something to send together with why.
-func (c *Conn) markFailed(f *failure) bool {
-	if !c.failure.CompareAndSwap(nil, f) {
-		return false
-	}
-	c.unsettled.Store(true)
-	return true
-}
-
-// marked returns what markFailed has made the reason.
-func (c *Conn) marked() *failure {
-	c.endLock.Lock()
-	defer c.endLock.Unlock()
-	return c.failure.Load()
 }
 
 // markClosed says that Close was called, or why it cannot be.
@@ -222,7 +204,7 @@ func (c *Conn) lastDeadline(wait time.Duration) error {
 // closeWriting ends the direction that Close has closed, and gives the write lock
 // back.
 func (c *Conn) closeWriting() {
-	if c.marked() == nil {
+	if c.failure.Load() == nil {
 		c.out.fail(net.ErrClosed)
 	}
 	c.endWrite() // with the alert of failure
@@ -260,22 +242,17 @@ func (c *Conn) readFailed(err error) {
 		// correctness of the protocol" (RFC 9846, Section 6.2)
 		f.alert = AlertInternalError
 	}
-	c.endLock.Lock()
-	marked := c.markFailed(f)
-	c.endLock.Unlock()
-	if marked {
+	if c.failure.CompareAndSwap(nil, f) {
 		c.settleSoon()
 	}
 }
 
-// settle is one round of endWrite.
+// settle ends this direction if the connection has failed, or if the call that holds
+// the write lock has panicked, and gives the lock back.
 func (c *Conn) settle() {
 	defer c.writeLock.unlock()
 	if c.out.busy {
 		c.out.fail(ErrInterrupted) // the call has panicked
-	}
-	if !c.unsettled.Load() || !c.unsettled.Swap(false) {
-		return
 	}
 	if f := c.failure.Load(); f != nil && c.out.err == nil {
 		if f.send && c.sendFailure(f) {
@@ -285,12 +262,11 @@ func (c *Conn) settle() {
 	}
 }
 
-// settleSoon makes the holder of the write lock settle what has been noted, and does
-// so itself if there is none. It does not wait for the lock.
+// settleSoon settles a failure that was set, unless somebody has the write lock: who
+// has it looks again when it is given back.
 func (c *Conn) settleSoon() {
-	c.unsettled.Store(true)
 	if c.writeLock.tryLock() {
-		c.endWrite()
+		c.settle()
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -706,50 +707,30 @@ func TestConnAlertDropsSealed(t *testing.T) {
 	}
 }
 
-// TestConnLeave lets a Read leave its alert to a Write that is about to end: one of
-// the two sees to it.
+// TestConnLeave lets a Read leave its alert to a Write that has looked for the last time
+// before it gives the lock back: it looks again.
 func TestConnLeave(t *testing.T) {
-	// The moment after the Write has looked, as often as not the last one.
-	c, s, log := faultyConn(t, nil, ConnConfig{})
-	c.hooks.alert = func(a Alert, sent bool) {
-		*log = append(*log, a.String())
-		c.settleSoon()
+	c, _, log := faultyConn(t, nil, ConnConfig{})
+	lock := &c.writeLock
+	lock.lock()
+	lock.users.Add(1) // a second one, whose turn it is already
+	lock.next <- struct{}{}
+	done := make(chan struct{})
+	go func() { c.endWrite(); close(done) }()
+	for lock.users.Load() > 1 { // until it waits in unlock
+		runtime.Gosched()
 	}
-	s.in.Write([]byte{20, 3, 3, 0, 1})
-	if _, err := c.Read(make([]byte, 1)); err != ErrChangeCipherSpec {
-		t.Fatal(err)
+	c.readFailed(ErrBadRecordMAC)
+	if len(*log) > 0 {
+		t.Errorf("sent while the lock was taken: %v", *log)
 	}
-	if c.unsettled.Load() || len(*log) != 1 {
-		t.Errorf("left for ever; alerts %v", *log)
+	lock.users.Add(-1)
+	<-lock.next
+	<-lock.next
+	<-done
+	if c.out.err != ErrBadRecordMAC || strings.Join(*log, ", ") != "sent bad_record_mac" || !lock.tryLock() {
+		t.Errorf("left for ever: %v, log %v", c.out.err, *log)
 	}
-
-	// Any moment.
-	c = newConn(t, &discard{}, ConnConfig{})
-	rounds := 30_000
-	if testing.Short() {
-		rounds = 3000
-	}
-	start, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		for range start {
-			c.writeLock.lock()
-			c.endWrite()
-			done <- struct{}{}
-		}
-	}()
-	for i := range rounds {
-		start <- struct{}{}
-		for range i % 50 { // some time
-			c.closed.Load()
-		}
-		c.settleSoon()
-		<-done
-		if c.unsettled.Load() || !c.writeLock.tryLock() {
-			t.Fatalf("round %d: left for ever", i)
-		}
-		c.writeLock.unlock()
-	}
-	close(start)
 }
 
 // TestConnCloseStalled closes a connection whose Write does not get on.
