@@ -102,14 +102,8 @@ func (c *Conn) Close() (err error) {
 	if err := c.markClosed(); err != nil {
 		return err
 	}
-	late := func() bool { return false }
 	defer func() { // also when something below panics
-		late := late()
-		closeErr := c.closeTransport()
-		switch {
-		case late && err != nil:
-			err = errTooLate // not what closing the transport made of it
-		case !late && closeErr != nil:
+		if closeErr := c.closeTransport(); closeErr != nil && err != errTooLate {
 			err = closeErr
 		}
 		c.closeRead()
@@ -119,8 +113,7 @@ func (c *Conn) Close() (err error) {
 	}
 	defer c.closeWriting()
 	if c.failure.Load() == nil && c.out.err == nil {
-		late = c.lastWrite(closeTimeout)
-		return c.closeNotify()
+		return c.lastWrite(closeTimeout, c.closeNotify)
 	}
 	if isTransportError(c.out.err) {
 		return c.out.err
@@ -171,22 +164,20 @@ func (c *Conn) closeNotify() error {
 	return err
 }
 
-// lastWrite is called before what is sent last, and done after it, which reports
-// whether that has taken too long. Then the transport is closed, which ends a write of
-// a transport that has no deadlines, or whose deadlines do nothing.
-func (c *Conn) lastWrite(wait time.Duration) (done func() (late bool)) {
+// lastWrite runs send, which sends what is sent last. If that takes longer than wait, the
+// transport is closed, which ends a write of a transport that has no deadlines, or whose
+// deadlines do nothing.
+func (c *Conn) lastWrite(wait time.Duration, send func() error) (err error) {
 	timer := time.AfterFunc(wait+deadlineGrace, func() { c.closeTransport() })
-	returned := false
-	defer func() {
-		if !returned { // the transport has panicked
-			timer.Stop()
+	defer func() { // also when the transport panics
+		if !timer.Stop() && err != nil {
+			err = errTooLate // not what closing the transport made of it
 		}
 	}()
 	if c.lastDeadline(wait) != nil && timer.Stop() {
 		timer.Reset(wait)
 	}
-	returned = true
-	return func() bool { return !timer.Stop() }
+	return send()
 }
 
 // lastDeadline takes the write deadline out of the caller's hands, for what is sent
@@ -254,10 +245,12 @@ func (c *Conn) settle() {
 	if c.out.busy {
 		c.out.fail(ErrInterrupted) // the call has panicked
 	}
-	if f := c.failure.Load(); f != nil && c.out.err == nil {
-		if f.send && c.sendFailure(f) {
-			c.tell(f.alert, true)
-		}
+	f := c.failure.Load()
+	switch {
+	case f == nil || c.out.err != nil:
+	case f.send:
+		c.sendFailure(f)
+	default:
 		c.out.fail(f.err)
 	}
 }
@@ -270,20 +263,19 @@ func (c *Conn) settleSoon() {
 	}
 }
 
-// sendFailure sends the alert of f, if the transport takes it in time, and reports
-// whether it did. It ends this direction.
-func (c *Conn) sendFailure(f *failure) bool {
-	done := func() bool { return false }
+// sendFailure sends the alert of f, if the transport takes it in time, and ends this
+// direction.
+func (c *Conn) sendFailure(f *failure) {
 	defer func() { // also when the transport panics
-		done()
 		// Instead of what SendAlert has left. It may have left the keys too, if
 		// their limit is reached.
 		c.out.fail(f.err)
 		c.out.sealer.Wipe()
 		c.out.err = f.err
 	}()
-	done = c.lastWrite(alertTimeout)
-	return c.out.SendAlert(f.alert) == nil
+	if c.lastWrite(alertTimeout, func() error { return c.out.SendAlert(f.alert) }) == nil {
+		c.tell(f.alert, true)
+	}
 }
 
 func isTransportError(err error) bool {
