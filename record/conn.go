@@ -338,7 +338,7 @@ func (c *Conn) Export() (sealer, opener *State, err error) {
 	defer c.endWrite()
 	c.endLock.Lock()
 	defer c.endLock.Unlock()
-	if err := c.beforeRecord(); err != nil {
+	if err := c.ended(); err != nil {
 		return nil, nil, err
 	}
 	c.out.hearPeer()
@@ -480,12 +480,15 @@ func (c *Conn) writable() error {
 	if c.out.err != nil {
 		return c.writeError(c.out.err)
 	}
-	return c.beforeRecord()
+	return c.ended()
 }
 
-// beforeRecord is called before application data is sealed, under the write lock. It
-// returns why nothing more may be sealed.
-func (c *Conn) beforeRecord() error {
+// ended returns why no more records may be opened or sealed. A Reader or Writer without
+// a Conn asks nil.
+func (c *Conn) ended() error {
+	if c == nil {
+		return nil
+	}
 	if f := c.failure.Load(); f != nil {
 		return f.err
 	}
@@ -495,8 +498,12 @@ func (c *Conn) beforeRecord() error {
 	return nil
 }
 
-// beforeTransportWrite returns why not even sealed records may be sent.
-func (c *Conn) beforeTransportWrite() error {
+// silenced returns why not even sealed records may be sent. A Writer without a Conn
+// asks nil.
+func (c *Conn) silenced() error {
+	if c == nil {
+		return nil
+	}
 	// "Upon receiving an error alert, the TLS implementation [...] MUST NOT allow
 	// any further data to be sent or received on the connection." (RFC 9846,
 	// Section 6)

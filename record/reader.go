@@ -233,8 +233,8 @@ func (r *Reader) writeRecord(w io.Writer) (n int, err error) {
 // heedConn ends r if its Conn is dead or closed already, before each record and each
 // message.
 func (r *Reader) heedConn() {
-	if r.conn != nil && r.err == nil {
-		if err := r.conn.beforeRecord(); err != nil {
+	if r.err == nil {
+		if err := r.conn.ended(); err != nil {
 			r.close(err)
 		}
 	}

@@ -121,10 +121,8 @@ func (w *Writer) Write(p []byte) (n int, err error) {
 // writeOne is write for what fits one record, where the bookkeeping would cost a
 // third of the time of a short one.
 func (w *Writer) writeOne(p []byte) (n int, err error) {
-	if w.conn != nil {
-		if err := w.conn.beforeRecord(); err != nil {
-			return 0, err
-		}
+	if err := w.conn.ended(); err != nil {
+		return 0, err
 	}
 	if w.sealer.NeedsKeyUpdate() {
 		return w.write(p)
@@ -536,10 +534,8 @@ func (w *Writer) put(b *outBuffer) {
 func (w *Writer) prepare(b *outBuffer, size int) (n int, err error) {
 	for {
 		// Again after each flush, which may have taken long.
-		if w.conn != nil {
-			if err := w.conn.beforeRecord(); err != nil {
-				return n, err
-			}
+		if err := w.conn.ended(); err != nil {
+			return n, err
 		}
 		next, update := size, w.sealer.NeedsKeyUpdate()
 		if update {
@@ -620,10 +616,7 @@ func (w *Writer) flush(b *outBuffer, err error) (n int, _ error) {
 
 // heedAlert drops what b holds, and ends w, if the peer has sent an error alert.
 func (w *Writer) heedAlert(b *outBuffer) error {
-	if w.conn == nil {
-		return nil
-	}
-	err := w.conn.beforeTransportWrite()
+	err := w.conn.silenced()
 	if err != nil {
 		b.reset()
 		w.fail(err)
