@@ -115,7 +115,7 @@ func (c *Conn) Close() (err error) {
 	if c.failure.Load() == nil && c.out.err == nil {
 		return c.lastWrite(closeTimeout, c.closeNotify)
 	}
-	if isTransportError(c.out.err) {
+	if _, ok := c.out.err.(*TransportError); ok {
 		return c.out.err
 	}
 	return nil
@@ -276,11 +276,6 @@ func (c *Conn) sendFailure(f *failure) {
 	if c.lastWrite(alertTimeout, func() error { return c.out.SendAlert(f.alert) }) == nil {
 		c.tell(f.alert, true)
 	}
-}
-
-func isTransportError(err error) bool {
-	_, ok := err.(*TransportError)
-	return ok
 }
 
 // Tuned here.

@@ -1,6 +1,14 @@
 package record
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+)
 
 // Errors that the peer causes. An [Opener] that has returned one returns it
 // for ever. Each maps to the alert that [AlertOf] names.
@@ -60,6 +68,10 @@ var (
 
 	// ErrHandshakeSize is a handshake message above the caller's limit.
 	ErrHandshakeSize = errors.New("record: handshake message above the size limit")
+
+	// ErrUnexpectedMessage is a handshake message that nobody expects. A [Reader]
+	// returns it, and a [Conn].
+	ErrUnexpectedMessage = errors.New("record: unexpected handshake message")
 
 	// ErrRecordSizeLimit is a record size limit below [MinRecordSizeLimit].
 	ErrRecordSizeLimit = errors.New("record: record size limit below 64")
@@ -142,6 +154,13 @@ var (
 	// ErrState says that a [State] is malformed, of the other direction, or
 	// of an unknown suite.
 	ErrState = errors.New("record: invalid state")
+
+	// ErrInUse refuses an export while another method of the [Conn] runs.
+	ErrInUse = errors.New("record: connection in use")
+
+	// ErrMessageHandler is final: an error of the caller's message handler that has no
+	// alert of its own. It comes in a [HookError].
+	ErrMessageHandler = errors.New("record: handshake message not handled")
 )
 
 // AlertOf returns the alert that the specification requires to be sent for
@@ -203,6 +222,62 @@ func hookError(err, other error) error {
 		other = row.err
 	}
 	return &HookError{Err: err, is: other}
+}
+
+// AlertError is an error alert that the peer has sent. It ended the connection.
+//
+// Find it with a target of type *AlertError in [errors.As]; the AlertError of
+// crypto/tls is a value.
+type AlertError struct {
+	Alert Alert
+}
+
+func (e *AlertError) Error() string {
+	// One without a name calls itself an alert.
+	return "record: peer sent alert " + strings.TrimPrefix(e.Alert.String(), "alert ")
+}
+
+// TransportError is an error of the transport that has ended one direction of a
+// connection. Every later call in that direction returns the same one. It is a
+// [net.Error].
+type TransportError struct {
+	Op string // "read" or "write"
+
+	// Err is what the transport returned, or [io.ErrShortWrite]. If the transport
+	// returned io.EOF, or wrapped it, Err is [io.ErrUnexpectedEOF] after a read and
+	// [io.ErrClosedPipe] after a write, with its text.
+	Err error
+}
+
+var _ net.Error = (*TransportError)(nil)
+
+func (e *TransportError) Error() string { return "record: transport " + e.Op + ": " + e.Err.Error() }
+
+// Unwrap returns e.Err.
+func (e *TransportError) Unwrap() error { return e.Err }
+
+// Timeout reports whether the cause was a deadline. The connection is broken all
+// the same.
+func (e *TransportError) Timeout() bool { return isTimeout(e.Err) }
+
+// Temporary returns false: the same call will not succeed later.
+func (e *TransportError) Temporary() bool { return false }
+
+// isTimeout reports whether err is a deadline's. The timeout of a connection that is
+// dead is none, though it says that it is one: the kernel reports it once, and then
+// the end of the stream.
+func isTimeout(err error) bool {
+	var t interface{ Timeout() bool }
+	return (errors.As(err, &t) && t.Timeout() || errors.Is(err, os.ErrDeadlineExceeded)) && !errors.Is(err, syscall.ETIMEDOUT)
+}
+
+// notTheEnd returns err, unless whoever asks [errors.Is] would take it for the end
+// that close_notify brings: then it is instead, with err's text.
+func notTheEnd(err, instead error) error {
+	if errors.Is(err, io.EOF) {
+		return fmt.Errorf("%w: %v", instead, err)
+	}
+	return err
 }
 
 // alertRow says which alert an error is told the peer by, if any.

@@ -3,9 +3,7 @@ package record
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
-	"strings"
 
 	"example.com/splitseal/internal/mem"
 )
@@ -555,15 +553,6 @@ func (r *Reader) transportError(err error) error {
 	return r.err
 }
 
-// notTheEnd returns err, unless whoever asks [errors.Is] would take it for the end
-// that close_notify brings: then it is instead, with err's text.
-func notTheEnd(err, instead error) error {
-	if errors.Is(err, io.EOF) {
-		return fmt.Errorf("%w: %v", instead, err)
-	}
-	return err
-}
-
 // fail ends r with an error that its owner is told of.
 func (r *Reader) fail(err error) {
 	if r.err != nil {
@@ -594,32 +583,6 @@ func (r *Reader) close(err error) {
 	r.held = nil
 	r.plain, r.plainEnd, r.start, r.end = 0, 0, 0, 0
 }
-
-// AlertError is an error alert that the peer has sent. It ended the connection.
-//
-// Find it with a target of type *AlertError in [errors.As]; the AlertError of
-// crypto/tls is a value.
-type AlertError struct {
-	Alert Alert
-}
-
-func (e *AlertError) Error() string {
-	// One without a name calls itself an alert.
-	return "record: peer sent alert " + strings.TrimPrefix(e.Alert.String(), "alert ")
-}
-
-// Errors of [Reader] and [Conn] that end them.
-var (
-	// ErrUnexpectedMessage is a handshake message that nobody expects.
-	ErrUnexpectedMessage = errors.New("record: unexpected handshake message")
-
-	// ErrMessageHandler is an error of the caller's message handler that has no
-	// alert of its own. It comes in a [HookError].
-	ErrMessageHandler = errors.New("record: handshake message not handled")
-)
-
-// ErrInUse refuses an export while another method of the [Conn] runs.
-var ErrInUse = errors.New("record: connection in use")
 
 // Tuned here.
 const (

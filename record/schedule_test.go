@@ -394,9 +394,10 @@ func (s *modelSide) alert(a Alert, sent bool) {
 func (s *modelSide) finish() {
 	in, from := s.peer.out, s.peer
 	all := s.received == len(from.sent)
+	_, broken := from.writeErr.(*TransportError)
 	switch {
 	case s.closed:
-	case isTransportError(from.writeErr):
+	case broken:
 		// What was counted arrives, all of it and no more.
 		if !all && s.readErr == nil {
 			s.t.Errorf("%s: received %d of the %d bytes that the peer counted (%v)", s.name, s.received, len(from.sent), from.writeErr)

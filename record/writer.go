@@ -3,10 +3,7 @@ package record
 import (
 	"errors"
 	"io"
-	"net"
-	"os"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"example.com/splitseal/internal/mem"
@@ -665,40 +662,6 @@ func (w *Writer) contentSize() int {
 		return min(size, segmentSize-w.sealer.Overhead())
 	}
 	return size
-}
-
-// TransportError is an error of the transport that has ended one direction of a
-// connection. Every later call in that direction returns the same one. It is a
-// [net.Error].
-type TransportError struct {
-	Op string // "read" or "write"
-
-	// Err is what the transport returned, or [io.ErrShortWrite]. If the transport
-	// returned io.EOF, or wrapped it, Err is [io.ErrUnexpectedEOF] after a read and
-	// [io.ErrClosedPipe] after a write, with its text.
-	Err error
-}
-
-var _ net.Error = (*TransportError)(nil)
-
-func (e *TransportError) Error() string { return "record: transport " + e.Op + ": " + e.Err.Error() }
-
-// Unwrap returns e.Err.
-func (e *TransportError) Unwrap() error { return e.Err }
-
-// Timeout reports whether the cause was a deadline. The connection is broken all
-// the same.
-func (e *TransportError) Timeout() bool { return isTimeout(e.Err) }
-
-// Temporary returns false: the same call will not succeed later.
-func (e *TransportError) Temporary() bool { return false }
-
-// isTimeout reports whether err is a deadline's. The timeout of a connection that is
-// dead is none, though it says that it is one: the kernel reports it once, and then
-// the end of the stream.
-func isTimeout(err error) bool {
-	var t interface{ Timeout() bool }
-	return (errors.As(err, &t) && t.Timeout() || errors.Is(err, os.ErrDeadlineExceeded)) && !errors.Is(err, syscall.ETIMEDOUT)
 }
 
 var (
