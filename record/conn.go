@@ -140,11 +140,10 @@ type Conn struct {
 	// writeLock then ends that direction before it gives the lock back.
 	failure atomic.Pointer[failure]
 
-	// endLock is held where closed or exported is set, which only one of them can be,
-	// and where SendAlert sets failure: unless they came first, they see that.
-	endLock  sync.Mutex
-	closed   atomic.Bool
-	exported atomic.Bool
+	// over is set once, to net.ErrClosed by Close or to ErrExported by Export. endLock is
+	// held there, and where SendAlert sets failure: unless they came first, they see that.
+	endLock sync.Mutex
+	over    atomic.Pointer[error]
 
 	// deadlineLock covers the write deadline of the transport.
 	deadlineLock sync.Mutex
@@ -252,8 +251,8 @@ func (c *Conn) Read(p []byte) (n int, err error) {
 func (c *Conn) WriteTo(w io.Writer) (n int64, err error) {
 	c.readLock.Lock()
 	defer c.unlockRead()
-	if c.closed.Load() { // not nil for an end that was reached before
-		return 0, net.ErrClosed
+	if err := c.usable(); err != nil { // not nil for an end that was reached before
+		return 0, err
 	}
 	n, err = c.in.WriteTo(w)
 	if err != nil {
@@ -361,7 +360,7 @@ func (c *Conn) Export() (sealer, opener *State, err error) {
 	if sealer, err = c.out.sealer.Export(); err != nil {
 		panic("record: Sealer exported or changed by someone else")
 	}
-	c.exported.Store(true)
+	c.over.Store(&ErrExported)
 	c.in.close(ErrExported)
 	c.out.fail(ErrExported)
 	return sealer, opener, nil
@@ -381,7 +380,7 @@ func (c *Conn) SetDeadline(t time.Time) error {
 // SetReadDeadline sets the transport's read deadline. A read that it ends loses
 // nothing and can be made again.
 func (c *Conn) SetReadDeadline(t time.Time) error {
-	if c.exported.Load() {
+	if c.usable() == ErrExported {
 		return ErrExported
 	}
 	return c.transport.SetReadDeadline(t)
@@ -396,11 +395,8 @@ func (c *Conn) SetReadDeadline(t time.Time) error {
 func (c *Conn) SetWriteDeadline(t time.Time) error {
 	c.deadlineLock.Lock()
 	defer c.deadlineLock.Unlock()
-	if c.exported.Load() {
-		return ErrExported
-	}
-	if c.closed.Load() {
-		return net.ErrClosed
+	if err := c.usable(); err != nil {
+		return err
 	}
 	if c.ending {
 		return nil
@@ -418,10 +414,18 @@ func (c *Conn) LocalAddr() net.Addr { return c.transport.LocalAddr() }
 // RemoteAddr returns the remote address of the transport.
 func (c *Conn) RemoteAddr() net.Addr { return c.transport.RemoteAddr() }
 
+// usable returns [net.ErrClosed] after Close and [ErrExported] after Export.
+func (c *Conn) usable() error {
+	if over := c.over.Load(); over != nil {
+		return *over
+	}
+	return nil
+}
+
 // readError says that the connection is closed if that is why a read failed.
 func (c *Conn) readError(err error) error {
-	if c.closed.Load() && err == c.in.err {
-		return net.ErrClosed
+	if over := c.usable(); over != nil && err == c.in.err {
+		return over
 	}
 	return err
 }
@@ -430,7 +434,7 @@ func (c *Conn) readError(err error) error {
 // the buffer to whoever had it.
 func (c *Conn) unlockRead() {
 	c.readLock.Unlock()
-	if c.closed.Load() {
+	if c.usable() != nil {
 		c.closeRead()
 	}
 }
@@ -446,11 +450,11 @@ func (c *Conn) closeRead() {
 // beginWrite takes the write lock.
 func (c *Conn) beginWrite() error {
 	c.writeLock.lock()
-	if c.closed.Load() {
+	err := c.usable()
+	if err != nil {
 		c.endWrite()
-		return net.ErrClosed
 	}
-	return nil
+	return err
 }
 
 // endWrite ends this direction if the connection has failed, and gives the write lock
@@ -492,10 +496,7 @@ func (c *Conn) ended() error {
 	if f := c.failure.Load(); f != nil {
 		return f.err
 	}
-	if c.closed.Load() {
-		return net.ErrClosed
-	}
-	return nil
+	return c.usable()
 }
 
 // silenced returns why not even sealed records may be sent. A Writer without a Conn
@@ -515,8 +516,8 @@ func (c *Conn) silenced() error {
 
 // writeError says that the connection is closed if that is why a write failed.
 func (c *Conn) writeError(err error) error {
-	if err != nil && c.closed.Load() {
-		return net.ErrClosed
+	if over := c.usable(); over != nil && err != nil {
+		return over
 	}
 	return err
 }

@@ -133,24 +133,13 @@ type failure struct {
 	send  bool
 }
 
-// usable says whether Close or Export has ended the connection, under endLock.
-func (c *Conn) usable() error {
-	if c.exported.Load() {
-		return ErrExported
-	}
-	if c.closed.Load() {
-		return net.ErrClosed
-	}
-	return nil
-}
-
 // markClosed says that Close was called, or why it cannot be.
 func (c *Conn) markClosed() error {
 	c.endLock.Lock()
 	defer c.endLock.Unlock()
 	err := c.usable()
 	if err == nil {
-		c.closed.Store(true)
+		c.over.Store(&net.ErrClosed)
 	}
 	return err
 }

@@ -191,7 +191,7 @@ func TestCloseBesideExport(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- c.Close() }()
 	time.Sleep(2 * writeGrace)
-	c.exported.Store(true)
+	c.over.Store(&ErrExported)
 	c.in.close(ErrExported)
 	c.out.fail(ErrExported)
 	c.endLock.Unlock()
