@@ -200,35 +200,37 @@ func (m *meter) visit(ctx context.Context, mem *memory, r *result, p plan, first
 // minRounds is how often a spec is measured in each pass, however late it is.
 const minRounds = 3
 
-// calibrate returns how many calls of t take about as long as a sample should.
+// calibrate returns how many calls of t take about as long as a sample should, in
+// whole batches.
 func (m *meter) calibrate(t *task) int {
 	const maxCalls = 1 << 16 // far below every limit of a key
-	n := max(1, t.batch)
-	for {
+	unit := max(1, t.batch)
+	for n := unit; ; n *= 2 {
 		// The lesser of two: after an interruption a sample would have few calls,
 		// and be as coarse as the clock.
-		took := min(m.time(t, n), m.time(t, n))
-		switch {
-		case t.batch > 0:
-			return int(max(1, m.target/max(1, took))) * t.batch
-		case took > m.target/8 || n >= maxCalls:
-			return int(min(maxCalls, max(1, float64(n)*float64(m.target)/float64(max(1, took)))))
+		took := min(m.calls(t, n), m.calls(t, n))
+		// A clock that moves once in a millisecond may show nothing for some time.
+		if took > m.target/8 || n >= maxCalls {
+			calls := min(maxCalls, float64(n)*float64(m.target)/float64(max(1, took)))
+			return max(1, int(calls)/unit) * unit
 		}
-		n *= 2
 	}
 }
 
 // sample returns how many nanoseconds each of the given number of calls took.
 func (m *meter) sample(t *task, calls int) float64 {
-	var took time.Duration
+	return float64(max(1, m.calls(t, calls))) / float64(calls)
+}
+
+// calls returns how long n calls took, one batch after the other.
+func (m *meter) calls(t *task, n int) (took time.Duration) {
 	if t.batch == 0 {
-		took = m.time(t, calls)
-	} else {
-		for range calls / t.batch {
-			took += m.time(t, t.batch)
-		}
+		return m.time(t, n)
 	}
-	return float64(max(1, took)) / float64(calls)
+	for range n / t.batch {
+		took += m.time(t, t.batch)
+	}
+	return took
 }
 
 // time refills t and returns how long n calls took.

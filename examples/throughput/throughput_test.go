@@ -176,7 +176,7 @@ func TestBadFlags(t *testing.T) {
 		{[]string{"-time", "soon"}, "invalid value"},
 		{[]string{"-fast"}, "flag provided but not defined: -fast"},
 		{[]string{"seal"}, `unexpected argument "seal"`},
-		{[]string{"-svg", missing}, "no such file or directory"},
+		{[]string{"-svg", missing}, missing},
 	} {
 		var stdout, stderr bytes.Buffer
 		code := run(t.Context(), tt.args, &stdout, &stderr, false)
@@ -557,6 +557,18 @@ func decodeLines(t *testing.T, output []byte) []line {
 		lines = append(lines, v)
 	}
 	return lines
+}
+
+// TestCalibrateCoarseClock has a task that a clock shows nothing of, as one that moves
+// once in a millisecond shows nothing of a batch: it has to end all the same.
+func TestCalibrateCoarseClock(t *testing.T) {
+	for _, batch := range []int{0, 1, 7, 256} {
+		m := meter{clock: time.Second, target: 60 * time.Microsecond}
+		calls := m.calibrate(&task{call: func(int) {}, batch: batch})
+		if calls < 1<<15 || calls > 1<<16 || batch > 0 && calls%batch != 0 {
+			t.Errorf("in batches of %d: %d calls", batch, calls)
+		}
+	}
 }
 
 // TestRun runs the program with little time.
