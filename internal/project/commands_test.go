@@ -372,6 +372,11 @@ func (d *document) checkGit(args []string) error {
 }
 
 func (d *document) checkGo(env, args []string) error {
+	// What runs programs for another processor runs those of Linux, and no other
+	// system has all these processors.
+	if slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, "GOARCH=") }) {
+		env = append(slices.Clip(env), "GOOS=linux")
+	}
 	dir, at := "", "."
 	if len(args) > 2 && args[0] == "-C" {
 		dir, args = args[1], args[2:]
