@@ -128,8 +128,8 @@ func measure(ctx context.Context, p plan, progress *progress) ([]*result, error)
 		for _, r := range results {
 			w := specWeight(r.spec, p)
 			// What earlier specs took too long is taken from all that follow.
-			now := time.Now()
-			until := now.Add(time.Duration(float64(deadline.Sub(now)) * w / weight))
+			start := time.Now()
+			until := start.Add(time.Duration(float64(deadline.Sub(start)) * w / weight))
 			weight -= w
 			progress.show(r.spec, deadline, p.budget)
 			if err := meter.visit(ctx, m, r, p, pass == 0, until, progress); err != nil {
@@ -238,17 +238,17 @@ func (m *meter) time(t *task, n int) time.Duration {
 	if t.refill != nil {
 		t.refill()
 	}
-	start := time.Now()
+	start := now()
 	t.call(n)
-	return time.Since(start) - m.clock
+	return now() - start - m.clock
 }
 
 // clockCost returns the median time between two readings of the clock.
 func clockCost() time.Duration {
 	costs := make([]time.Duration, 1001)
 	for i := range costs {
-		start := time.Now()
-		costs[i] = time.Since(start)
+		start := now()
+		costs[i] = now() - start
 	}
 	slices.Sort(costs)
 	return costs[len(costs)/2]
