@@ -1504,3 +1504,29 @@ func TestConnAllocates(t *testing.T) {
 		}
 	}
 }
+
+// TestTimeoutAllocates no more than the transport does: net/http's server ends a Read
+// by a deadline in every request.
+func TestTimeoutAllocates(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector makes pools drop buffers")
+	}
+	for _, transport := range transports {
+		a, b := transport.pair(t)
+		c := newConn(t, a, ConnConfig{})
+		if err := errors.Join(a.SetReadDeadline(time.Unix(1, 0)), b.SetReadDeadline(time.Unix(1, 0))); err != nil {
+			t.Fatal(err)
+		}
+		p := make([]byte, 100)
+		read := func(c net.Conn) func() {
+			return func() {
+				if _, err := c.Read(p); !errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Fatal(err)
+				}
+			}
+		}
+		if n, want := testing.AllocsPerRun(100, read(c)), testing.AllocsPerRun(100, read(b)); n > want {
+			t.Errorf("%s: a Read that times out allocates %v times, the transport's %v", transport.name, n, want)
+		}
+	}
+}

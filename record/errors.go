@@ -267,8 +267,20 @@ func (e *TransportError) Temporary() bool { return false }
 // dead is none, though it says that it is one: the kernel reports it once, and then
 // the end of the stream.
 func isTimeout(err error) bool {
-	var t interface{ Timeout() bool }
-	return (errors.As(err, &t) && t.Timeout() || errors.Is(err, os.ErrDeadlineExceeded)) && !errors.Is(err, syscall.ETIMEDOUT)
+	// First what package net returns: errors.As takes a microsecond, and net/http's
+	// server lets a read time out in every request.
+	t, ok := err.(timeouter)
+	if !ok {
+		t, ok = asTimeouter(err)
+	}
+	return (ok && t.Timeout() || errors.Is(err, os.ErrDeadlineExceeded)) && !errors.Is(err, syscall.ETIMEDOUT)
+}
+
+type timeouter interface{ Timeout() bool }
+
+func asTimeouter(err error) (t timeouter, ok bool) {
+	ok = errors.As(err, &t)
+	return t, ok
 }
 
 // notTheEnd returns err, unless whoever asks [errors.Is] would take it for the end

@@ -3,7 +3,6 @@
 package record
 
 import (
-	"errors"
 	"io"
 	"net"
 	"os"
@@ -52,8 +51,7 @@ func (s *socket) read(r *Reader) (n int, err error) {
 	err = s.conn.Read(s.ready)
 	s.r = nil
 	if err != nil {
-		var op *net.OpError
-		if errors.As(err, &op) {
+		if op, ok := err.(*net.OpError); ok {
 			op.Op = "read" // not "raw-read", which is nothing to the caller
 		}
 		return 0, err
