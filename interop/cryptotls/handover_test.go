@@ -355,13 +355,19 @@ func TestTransportReads(t *testing.T) {
 		}
 	}
 	t.Run("incomplete header", func(t *testing.T) {
-		tr := newTransport(&chunks{data: []byte{22, 3, 1}, size: 2}, false)
-		p := make([]byte, 10)
-		if n, err := tr.Read(p); n != 3 || err != nil {
-			t.Errorf("%d, %v", n, err)
-		}
-		if n, err := tr.Read(p); n != 0 || err != io.EOF {
-			t.Errorf("%d, %v", n, err)
+		// A socket says once that the peer has reset it, and then that it has ended.
+		for _, want := range []error{io.EOF, errors.New("connection reset")} {
+			wire := &chunks{data: []byte{22, 3, 1}, size: 2, last: want}
+			tr := newTransport(wire, false)
+			p := make([]byte, 10)
+			if n, err := tr.Read(p); n != 3 || err != nil {
+				t.Errorf("%d, %v", n, err)
+			}
+			for range 2 {
+				if n, err := tr.Read(p); n != 0 || err != want {
+					t.Errorf("%d, %v; want %v", n, err, want)
+				}
+			}
 		}
 	})
 }
@@ -502,16 +508,23 @@ func (f *flood) Write(p []byte) (int, error) {
 
 func (f *flood) Close() error { return nil }
 
-// chunks is a connection that delivers data in chunks.
+// chunks is a connection that delivers data in chunks, then last if that is set, and
+// then io.EOF.
 type chunks struct {
 	net.Conn
 	data []byte
 	size int
+	last error
 }
 
 func (c *chunks) Read(p []byte) (int, error) {
 	if len(c.data) == 0 {
-		return 0, io.EOF
+		err := c.last
+		c.last = nil
+		if err == nil {
+			err = io.EOF
+		}
+		return 0, err
 	}
 	n := copy(p[:min(len(p), c.size)], c.data)
 	c.data = c.data[n:]

@@ -33,6 +33,7 @@ type transport struct {
 	buf            []byte // read from conn; buf[r:w] is not handed on yet
 	r, w           int
 	left           int         // bytes of the current record not handed on yet
+	failed         error       // of conn, behind what is in buf
 	sent, received *stream     // while the handshake runs
 	suite          *aead.Suite // once the ServerHello has passed
 	feed           []byte      // phaseTickets: what is there to read
@@ -108,7 +109,8 @@ func (t *transport) Read(p []byte) (int, error) {
 		case t.r == t.w:
 			return 0, err
 		default:
-			t.left = t.w - t.r // an incomplete header, and then the error again
+			// An incomplete header, and then the error, which a socket has only once.
+			t.left, t.failed = t.w-t.r, err
 		}
 	} else if err := t.fill(1); err != nil {
 		return 0, err
@@ -145,6 +147,9 @@ func (t *transport) fill(size int) error {
 // read reads from the connection until it returns bytes or an error. crypto/tls
 // panics if a count cannot be, and has no end of reads that return nothing.
 func (t *transport) read(p []byte) (int, error) {
+	if t.failed != nil {
+		return 0, t.failed
+	}
 	for range maxEmptyReads {
 		n, err := t.conn.Read(p)
 		if n < 0 || n > len(p) {
