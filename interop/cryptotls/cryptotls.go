@@ -32,7 +32,8 @@ type Options struct {
 	// servers that look at NegotiatedProtocol themselves. net/http's Server does
 	// so only for a [*tls.Conn]. With nothing else changed it answers HTTP/2 with
 	// HTTP/1.1: requests fail, in Go's client because a frame "looked like an
-	// HTTP/1.1 header". ExampleOptions_keepHTTP2 makes it speak HTTP/2.
+	// HTTP/1.1 header". ExampleOptions_keepHTTP2 makes it speak HTTP/2, and gives
+	// clients ten seconds to begin, which net/http does for a *tls.Conn only.
 	KeepHTTP2 bool
 
 	// HandshakeTimeout is how long a [Listener] lets a handshake take. Zero is

@@ -8,6 +8,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"time"
 
 	"example.com/splitseal/interop/cryptotls"
 )
@@ -18,10 +19,16 @@ type http2Listener struct{ net.Listener }
 func (l http2Listener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if c, ok := c.(*cryptotls.Conn); ok && c.ConnectionState().NegotiatedProtocol == "h2" {
+		// Without a deadline, or a ReadHeaderTimeout, net/http waits for ever for what
+		// HTTP/2 begins with. When it has come, net/http sets deadlines of its own.
+		c.SetReadDeadline(time.Now().Add(prefaceTimeout))
 		return http2Conn{c, c.ConnectionState()}, nil
 	}
 	return c, err
 }
+
+// prefaceTimeout is what net/http has for a *tls.Conn.
+const prefaceTimeout = 10 * time.Second
 
 // An http2Conn has no method ConnectionState. With one, net/http speaks
 // HTTP/1.1 over everything but a *tls.Conn.

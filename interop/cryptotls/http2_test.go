@@ -7,7 +7,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"example.com/splitseal/interop/cryptotls"
@@ -117,3 +119,58 @@ func TestKeepHTTP2Alone(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 }
+
+// TestHTTP2Silent has clients that negotiate HTTP/2 and then send nothing, or half of
+// what it begins with: the example's server does not wait for ever.
+func TestHTTP2Silent(t *testing.T) {
+	for _, sent := range []string{"", "PRI * HTTP/2.0\r\n"} {
+		synctest.Test(t, func(t *testing.T) {
+			cert, pool := certificate() // valid now, by the clock in here
+			ln := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+			server := &http.Server{Handler: http.NotFoundHandler()}
+			served := make(chan error, 1)
+			go func() { served <- serveHTTP2(server, ln, &tls.Config{Certificates: []tls.Certificate{cert}}) }()
+			defer func() { server.Close(); <-served }()
+
+			near, far := net.Pipe()
+			ln.conns <- far
+			conn := tls.Client(near, &tls.Config{RootCAs: pool, ServerName: "localhost", NextProtos: []string{"h2"}})
+			defer conn.Close()
+			if err := conn.Handshake(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.WriteString(conn, sent); err != nil {
+				t.Fatal(err)
+			}
+			begin := time.Now()
+			conn.SetReadDeadline(begin.Add(time.Hour))
+			_, err := io.Copy(io.Discard, conn)
+			if took := time.Since(begin); err != nil || took != prefaceTimeout {
+				t.Errorf("after %q: closed after %v, %v", sent, took, err)
+			}
+		})
+	}
+}
+
+// pipeListener is a listener of what is put into conns.
+type pipeListener struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Net: "unix", Name: "pipe"} }
