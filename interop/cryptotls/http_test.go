@@ -4,10 +4,14 @@ import (
 	"bytes"
 	"crypto/tls"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
+
+	"example.com/splitseal/record"
 )
 
 // TestHTTP serves net/http over a Listener and asks it with net/http, by
@@ -76,5 +80,45 @@ func TestHTTPTest(t *testing.T) {
 	defer resp.Body.Close()
 	if got, err := io.ReadAll(resp.Body); err != nil || string(got) != "/HELLO" {
 		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// TestHTTPTruncation has clients go away without close_notify before they ask for
+// anything, over crypto/tls's listener and over a Listener.
+func TestHTTPTruncation(t *testing.T) {
+	accept := &Options{Record: func(c *record.ConnConfig) { c.AcceptTruncation = true }}
+	for _, tt := range []struct {
+		name   string
+		listen func(net.Listener) net.Listener
+		status string
+	}{
+		{"crypto/tls", func(ln net.Listener) net.Listener { return tls.NewListener(ln, serverConfig()) }, ""},
+		{"Listener", func(ln net.Listener) net.Listener { return NewListener(ln, serverConfig(), nil) }, "HTTP/1.1 400 Bad Request"},
+		{"AcceptTruncation", func(ln net.Listener) net.Listener { return NewListener(ln, serverConfig(), accept) }, ""},
+	} {
+		ln := listen(t)
+		server := &http.Server{Handler: http.NotFoundHandler()}
+		served := make(chan error, 1)
+		go func() { served <- server.Serve(tt.listen(ln)) }()
+		tcp, err := net.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		tcp.SetDeadline(time.Now().Add(waitLimit))
+		client := tls.Client(tcp, clientConfig())
+		if err := client.Handshake(); err != nil {
+			t.Fatal(err)
+		}
+		if err := tcp.(*net.TCPConn).CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(client)
+		status, _, _ := strings.Cut(string(got), "\r\n")
+		if err != nil || status != tt.status {
+			t.Errorf("%s: %q, %v; want %q", tt.name, got, err, tt.status)
+		}
+		client.Close()
+		server.Close()
+		<-served
 	}
 }

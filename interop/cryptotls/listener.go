@@ -82,7 +82,8 @@ func (e *PanicError) Error() string { return fmt.Sprintf("cryptotls: panic in ha
 //     is over. At most [Options.MaxHandshakes] run at a time: peers that stay silent
 //     keep others waiting when they are so many.
 //   - A connection that ends without close_notify is [io.ErrUnexpectedEOF] behind a
-//     whole record, too. AcceptTruncation makes it io.EOF, as crypto/tls has it, if
+//     whole record, too. net/http answers it with status 400 where it waits for the
+//     first request. AcceptTruncation makes it io.EOF, as crypto/tls has it, if
 //     [Options.Record] sets it.
 //   - A handler that copies to its ResponseWriter uses ReadFrom, as over plain TCP:
 //     net/http does not notice then if that is more than the Content-Length it has set.
