@@ -43,8 +43,11 @@ type Record struct {
 
 // Opener is one direction's read state: it turns records into content.
 //
-// It starts in [EpochPlaintext] and is given each traffic secret in turn. It
-// does no I/O and keeps no bytes: [Opener.Open] and [Opener.OpenTo] look at the
+// It starts in [EpochPlaintext] and is given each traffic secret in turn. As with
+// a [Sealer], the records before the first secret may be taken without it;
+// [Opener.AllowChangeCipherSpec] still has to be called for what comes later.
+//
+// It does no I/O and keeps no bytes: [Opener.Open] and [Opener.OpenTo] look at the
 // first record of what they are given, and either open it and say how many
 // bytes it took, or say how many more bytes they need, or return an error. The
 // outcome does not depend on how the bytes arrive.
@@ -303,7 +306,8 @@ func (o *Opener) Open(in []byte) (rec Record, need int, err error) {
 // dst, from its start; what dst has no room for stays in in, in place, as the
 // record's Rest. Content of other types never stays in dst: it is part of in.
 // A dst of [MaxContentSize] bytes is always long enough. So is one exactly as long
-// as the content: padding needs no room in dst.
+// as the content: padding needs no room in dst. With an empty dst there is no
+// Rest: all content is the record's Content, where it stood.
 //
 // in holds any number of bytes of the stream, from the start of a record on.
 // When the record is not whole, OpenTo returns need > 0: that many bytes more,

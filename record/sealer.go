@@ -41,10 +41,13 @@ type SealerConfig struct {
 
 // Sealer is one direction's write state: it turns content into records.
 //
-// It starts in [EpochPlaintext] and is given each traffic secret in turn. Each
-// method that seals appends one whole record to a buffer of the caller's and
-// never keeps that buffer or the content. It writes nothing but the record, in
-// the spare capacity of dst or in new memory if that is too small.
+// It starts in [EpochPlaintext] and is given each traffic secret in turn. A stack that
+// also speaks older versions may make the records before the first secret, which
+// belong to all of them, without a Sealer.
+//
+// Each method that seals appends one whole record to a buffer of the caller's and
+// never keeps that buffer or the content. It writes nothing but the record, in the
+// spare capacity of dst or in new memory if that is too small.
 //
 // Unless the method says otherwise, a call that returns an error has changed
 // nothing: not the sequence number, not the buffers, not the state; and it returns
@@ -307,6 +310,9 @@ func (s *Sealer) KeyUpdateRequested() bool { return s.requested }
 // requested one in return. A request is remembered once, however many arrive,
 // until a KeyUpdate is sealed.
 //
+// It wants the lock of what seals. A read that must not wait for a write under way
+// leaves a note for the next write instead, as [Writer.PeerKeyUpdate] does.
+//
 // See RFC 9846, Section 4.7.3.
 func (s *Sealer) PeerKeyUpdate(request bool) {
 	s.requested = false
@@ -528,7 +534,7 @@ func (s *Sealer) SealAlert(dst []byte, a Alert) ([]byte, error) {
 // SealChangeCipherSpec appends the change_cipher_spec record of the middlebox
 // compatibility mode to dst. It is never protected and has no sequence number.
 //
-// It returns [ErrEpoch] before the first handshake message and under
+// It returns [ErrEpoch] without keys before the first handshake message, and under
 // application keys, [ErrHandshakePartial] between the fragments of a handshake
 // message, and then nothing has changed; or a final error.
 //

@@ -757,6 +757,10 @@ func TestSealChangeCipherSpec(t *testing.T) {
 	if _, err := s.SealChangeCipherSpec(nil); err != ErrEpoch {
 		t.Errorf("under application keys: %v", err)
 	}
+	// A Sealer that begins with the handshake keys has not seen the first message.
+	if got, err := newTestSealer(t, suite, EpochHandshake, SealerConfig{}).SealChangeCipherSpec(nil); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("from handshake keys on: %x, %v", got, err)
+	}
 }
 
 // "a record containing an initial ClientHello SHOULD have version 0x0301
