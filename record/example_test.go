@@ -140,6 +140,110 @@ func ExampleOpener_OpenTo() {
 	// Output: "more than" " fits"
 }
 
+// What a stack does with the records that it receives after its handshake. Where it
+// uses the Sealer of the other direction it holds the lock of its writes.
+func ExampleOpener() {
+	peer, opener := newPair()
+	writeSecret := sha256.Sum256([]byte("server_application_traffic_secret_0"))
+	sealer := record.NewSealer(record.SealerConfig{})
+	if err := sealer.SetTrafficSecret(record.EpochApplication, aead.AES128GCM(), writeSecret[:]); err != nil {
+		panic(err)
+	}
+	messages := record.NewHandshakeReader(1 << 16)
+
+	message := func(msg []byte) error {
+		const newSessionTicket, keyUpdate = 4, 24
+		switch msg[0] {
+		case newSessionTicket:
+			fmt.Println("a ticket")
+			return nil
+		case keyUpdate:
+			request, err := record.ParseKeyUpdate(msg)
+			if err == nil {
+				err = opener.KeyUpdate()
+			}
+			if err == nil {
+				sealer.PeerKeyUpdate(request)
+				fmt.Println("new keys, and the peer wants some:", request)
+			}
+			return err
+		}
+		return record.ErrUnexpectedMessage
+	}
+	take := func(rec record.Record) (end bool, err error) {
+		switch {
+		case rec.Dropped:
+		case rec.Type == record.ContentTypeApplicationData:
+			fmt.Printf("data: %s\n", rec.Content) // and rec.Rest, which is empty here
+		case rec.Type == record.ContentTypeAlert:
+			alert, err := record.ParseAlert(rec.Content)
+			fmt.Println("alert:", alert)
+			if alert.IsError() {
+				sealer.Wipe() // both directions are over
+			}
+			return alert != record.AlertUserCanceled, err
+		case rec.Type == record.ContentTypeHandshake:
+			if err := messages.Append(rec.Content); err != nil {
+				return true, err
+			}
+			for {
+				if msg, err := messages.Next(); msg == nil || err != nil {
+					return false, err
+				} else if err := message(msg); err != nil {
+					return true, err
+				}
+			}
+		}
+		return false, nil
+	}
+
+	var in []byte // what the transport brought
+	in, _ = peer.Seal(in, record.ContentTypeHandshake, []byte{4, 0, 0, 1, 'x'})
+	in, _ = peer.SealKeyUpdate(in, true)
+	in, _ = peer.Seal(in, record.ContentTypeApplicationData, []byte("hello"))
+	in, _ = peer.SealAlert(in, record.AlertCloseNotify)
+
+	buf := make([]byte, record.MaxContentSize)
+	for end := false; !end; {
+		rec, need, err := opener.OpenTo(buf, in)
+		if need > 0 {
+			panic("all of it is here")
+		}
+		if err == nil {
+			in = in[rec.Size:]
+			end, err = take(rec)
+		}
+		if err != nil { // tell the peer, which may be past hearing it
+			alert, ok := record.AlertOf(err)
+			if !ok {
+				alert = record.AlertInternalError
+			}
+			wire, _ := sealer.SealAlert(nil, alert)
+			fmt.Printf("%v: %d bytes to send\n", err, len(wire))
+			return
+		}
+	}
+
+	// Writing goes on after the peer's close_notify.
+	var wire []byte
+	var err error
+	if sealer.NeedsKeyUpdate() {
+		if wire, err = sealer.SealKeyUpdate(wire, false); err != nil {
+			panic(err)
+		}
+	}
+	if wire, err = sealer.Seal(wire, record.ContentTypeApplicationData, []byte("bye")); err != nil {
+		panic(err)
+	}
+	fmt.Println(len(wire), "bytes to send, generation", sealer.Generation())
+	// Output:
+	// a ticket
+	// new keys, and the peer wants some: true
+	// data: hello
+	// alert: close_notify
+	// 52 bytes to send, generation 1
+}
+
 // Both sides update the keys of one direction.
 func ExampleSealer_SealKeyUpdate() {
 	sealer, opener := newPair()

@@ -56,6 +56,8 @@ type Record struct {
 // call returns the same error. After an error alert or a close_notify has been
 // delivered every later call returns [ErrClosed]: "Any data received after a
 // closure alert has been received MUST be ignored." (RFC 9846, Section 6.1)
+// The other direction is left to the caller: close_notify leaves it open, an error
+// alert ends it too, by [Sealer.Wipe].
 //
 // At most 32 records in a row may bring no application data: empty application
 // data, handshake records under application keys, dropped change_cipher_spec
