@@ -10,7 +10,8 @@ import (
 )
 
 // TrafficKeys are the write key and write IV of one direction. They print as
-// "aead.TrafficKeys[redacted]" through fmt and log/slog, and do not marshal.
+// "aead.TrafficKeys[redacted]" through fmt and log/slog, and do not marshal to JSON,
+// XML or gob. encoding/asn1 asks no type, and writes them.
 type TrafficKeys struct {
 	Key []byte // Suite.KeySize bytes
 	IV  []byte // IVSize bytes
@@ -21,9 +22,6 @@ const redacted = "aead.TrafficKeys[redacted]"
 // String returns a fixed text.
 func (TrafficKeys) String() string { return redacted }
 
-// GoString returns a fixed text.
-func (TrafficKeys) GoString() string { return redacted }
-
 // Format prints a fixed text, whatever the verb.
 func (TrafficKeys) Format(s fmt.State, verb rune) { fmt.Fprint(s, redacted) }
 
@@ -31,9 +29,12 @@ func (TrafficKeys) Format(s fmt.State, verb rune) { fmt.Fprint(s, redacted) }
 func (TrafficKeys) LogValue() slog.Value { return slog.StringValue(redacted) }
 
 // MarshalText returns an error, which keeps the keys out of encoders as well.
-func (TrafficKeys) MarshalText() ([]byte, error) {
-	return nil, errors.New("aead: traffic keys do not marshal")
-}
+func (TrafficKeys) MarshalText() ([]byte, error) { return nil, errMarshal }
+
+// MarshalBinary is MarshalText for encoding/gob, which asks for no text.
+func (TrafficKeys) MarshalBinary() ([]byte, error) { return nil, errMarshal }
+
+var errMarshal = errors.New("aead: traffic keys do not marshal")
 
 // Wipe overwrites both with zeros.
 func (k TrafficKeys) Wipe() {
