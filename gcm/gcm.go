@@ -33,7 +33,9 @@
 // changed in between is decrypted without having been verified. So ciphertext in
 // memory that a peer can write to must be copied first. Nor may anybody read or
 // change a call's outputs: an open may put plaintext there before it has verified
-// it. When an open returns, its outputs hold verified plaintext or zeros.
+// it. When an open returns, its outputs hold verified plaintext or zeros. The race
+// detector knows what calls read and write, kernels included, and reports who breaks
+// this rule within the process.
 //
 // # Backends
 //
@@ -216,6 +218,10 @@ func (a *AEAD) Seal(dst, nonce, plaintext, additionalData []byte) []byte {
 	}
 	checkApart(out, nonce, overlapNonce)
 	checkApart(out, additionalData, overlapAdditionalData)
+	if mem.Race {
+		mem.Reads(plaintext, additionalData)
+		mem.Writes(out)
+	}
 	if k := a.key.kernel(); k != nil {
 		sealWhole(k, out, plaintext, nonceOf(nonce), k.AD(additionalData))
 		return ret
@@ -253,6 +259,11 @@ func (a *AEAD) SealGather(dst, nonce []byte, pieces [][]byte, additionalData []b
 	}
 	checkApart(out, nonce, overlapNonce)
 	checkApart(out, additionalData, overlapAdditionalData)
+	if mem.Race {
+		mem.Reads(pieces...)
+		mem.Reads(additionalData)
+		mem.Writes(out)
+	}
 	if k := a.key.kernel(); k != nil {
 		sealPieces(k, out, pieces, nonceOf(nonce), k.AD(additionalData))
 		return ret
@@ -280,6 +291,10 @@ func (a *AEAD) SealSplit(out, nonce, prefix, additionalData []byte) {
 	}
 	checkApart(out, nonce, overlapNonce)
 	checkApart(out, additionalData, overlapAdditionalData)
+	if mem.Race {
+		mem.Reads(prefix, additionalData)
+		mem.Writes(out)
+	}
 	if k := a.key.kernel(); k != nil {
 		sealSplit(k, out, prefix, nonceOf(nonce), k.AD(additionalData))
 		return
@@ -313,6 +328,10 @@ func (a *AEAD) Open(dst, nonce, ciphertext, additionalData []byte) ([]byte, erro
 	}
 	checkApart(out, nonce, overlapNonce)
 	checkApart(out, additionalData, overlapAdditionalData)
+	if mem.Race {
+		mem.Reads(ciphertext, additionalData)
+		mem.Writes(out)
+	}
 	var ok bool
 	if k := a.key.kernel(); k != nil {
 		ok = k.Open(unsafe.SliceData(out), unsafe.SliceData(ciphertext), len(out), nonceOf(nonce), k.AD(additionalData))
@@ -357,6 +376,10 @@ func (a *AEAD) OpenSplit(prefix, nonce, buf, additionalData []byte) error {
 	checkApart(buf, additionalData, overlapAdditionalData)
 	checkApart(prefix, nonce, overlapNonce)
 	checkApart(prefix, additionalData, overlapAdditionalData)
+	if mem.Race {
+		mem.Reads(buf, additionalData)
+		mem.Writes(prefix, buf[:len(buf)-a.tagSize])
+	}
 	var ok bool
 	if k := a.key.kernel(); k != nil {
 		ok = openSplit(k, prefix, buf, nonceOf(nonce), k.AD(additionalData))
@@ -415,6 +438,11 @@ func (a *AEAD) OpenScatter(pieces [][]byte, nonce, ciphertext, additionalData []
 	}
 	if around.Overlaps(additionalData) && mem.AnyOverlap(additionalData, pieces) {
 		panic(overlapAdditionalData)
+	}
+	if mem.Race {
+		mem.Reads(ciphertext, additionalData)
+		mem.Writes(ciphertext[:n])
+		mem.Writes(pieces...)
 	}
 	if k := a.key.kernel(); k != nil {
 		ok = openPieces(k, pieces, ciphertext, nonceOf(nonce), k.AD(additionalData))

@@ -80,6 +80,10 @@ func (k *RecordKey) Seal(out []byte, seq uint64, ad AD, text []byte, trailer byt
 	if mem.Inexact(out, text) {
 		panic(overlapText)
 	}
+	if mem.Race {
+		mem.Reads(text)
+		mem.Writes(out)
+	}
 	if kernel := key.kernel(); kernel != nil {
 		sealTrailer(kernel, out, text, trailer, asm.NonceAt(seq), ad.block())
 		return
@@ -102,6 +106,10 @@ func (k *RecordKey) SealSplit(out []byte, seq uint64, ad AD, prefix []byte) {
 	checkTextSize(uint64(len(out) - TagSize))
 	if mem.Inexact(out, prefix) {
 		panic(overlapText)
+	}
+	if mem.Race {
+		mem.Reads(prefix)
+		mem.Writes(out)
 	}
 	if kernel := key.kernel(); kernel != nil {
 		sealSplit(kernel, out, prefix, asm.NonceAt(seq), ad.block())
@@ -129,6 +137,10 @@ func (k *RecordKey) SealGather(out []byte, seq uint64, ad AD, pieces [][]byte) {
 		panic("gcm: output is not the pieces and a tag long")
 	case inexact:
 		panic(overlapText)
+	}
+	if mem.Race {
+		mem.Reads(pieces...)
+		mem.Writes(out)
 	}
 	if kernel := key.kernel(); kernel != nil {
 		sealPieces(kernel, out, pieces, asm.NonceAt(seq), ad.block())
@@ -160,6 +172,10 @@ func (k *RecordKey) OpenSplit(prefix []byte, seq uint64, ad AD, buf []byte) erro
 	checkSplitSize(len(buf), len(prefix), TagSize)
 	if mem.Inexact(buf, prefix) {
 		panic(overlapText)
+	}
+	if mem.Race {
+		mem.Reads(buf)
+		mem.Writes(prefix, buf[:len(buf)-TagSize])
 	}
 	var ok bool
 	if kernel := key.kernel(); kernel != nil {
