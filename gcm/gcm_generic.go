@@ -105,10 +105,10 @@ func (k *genericKey) reachesPastTag(n int) bool {
 // ciphertext is written to them.
 var scratches sync.Pool
 
-// maxPooledScratch has room for the longest body of a TLS record, 65535 bytes, with what
-// is added to a text here, 32 bytes at most. It is
-// nine pages of the runtime's allocator. Beside a longer text the time of an allocation
-// is nothing, and its buffer would be kept for the next short one.
+// maxPooledScratch has room for the longest body of a TLS record, 65535 bytes, with
+// what is added to a text here, 32 bytes at most. It is nine pages of the runtime's
+// allocator. Beside a longer text the time of an allocation is nothing, and its buffer
+// would be kept for the next short one.
 const maxPooledScratch = 72 << 10
 
 // getScratch returns an empty buffer with room for n bytes. A larger one than can be

@@ -89,11 +89,8 @@ const EnvCPU = "SPLITSEAL_CPU"
 type selection struct {
 	err error // EnvCPU holds a word that has no meaning
 
-	// runnable are the backends that work here, chosen those among them that
-	// are worth using here.
-	runnable, chosen set
-
-	selected atomic.Uint32
+	runnable set           // the backends that work here
+	selected atomic.Uint32 // the best of those worth using here, or what Force says
 }
 
 // current is not made by init: the go command sees what variables a test reads
@@ -101,12 +98,8 @@ type selection struct {
 // another backend from its cache.
 var current = sync.OnceValue(func() *selection {
 	removed, err := parseRemoved(os.Getenv(EnvCPU))
-	s := &selection{
-		err:      err,
-		runnable: machine.can().without(removed),
-		chosen:   machine.choose().without(removed),
-	}
-	s.selected.Store(uint32(s.chosen.best()))
+	s := &selection{err: err, runnable: machine.can().without(removed)}
+	s.selected.Store(uint32(machine.choose().without(removed).best()))
 	return s
 })
 

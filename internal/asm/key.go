@@ -10,7 +10,8 @@ import (
 
 // A Key is what kernels need to know of an AES key: its round keys and powers
 // of its hash key H, 480 bytes, and 2184 bytes more once there were two texts that
-// are not short, or one of more than 64 KiB. It is set up by [Key.Init] and must not be copied after that.
+// are not short, or one of more than 64 KiB. It is set up by [Key.Init] and must
+// not be copied after that.
 //
 // Seals and opens may run concurrently, but not with [Key.Wipe].
 type Key struct {

@@ -15,7 +15,8 @@ import (
 // inserting the counter's four bytes into the nonce; that is no chain from
 // batch to batch either. The nonce is loaded from the two arguments that it is,
 // side by side. They were stored a batch ago (or just now, where a call goes on with
-// a text: once in 64 KiB), so that this load need not wait, though it is wider. With the first round key added it is in registers only.
+// a text: once in 64 KiB), so that this load need not wait, though it is wider. With
+// the first round key added it is in registers only.
 func (p plan) counters(from, n int) {
 	base := p.roundKey // free before the first round
 	MOVL(p.counter.As32(), p.t0.As32())

@@ -12,7 +12,8 @@ type design struct {
 	// name is the backend's name and the prefix of its kernels.
 	name string
 
-	// width is the size of a vector in bytes, 16 or 32.
+	// width is the size of a vector in bytes, 16 or 32. In avx512 it is 64, for the
+	// tables of constants; all else there has a plan of its own, zmm.
 	width int
 
 	// groupBatches is the number of batches between two reductions of the
