@@ -348,7 +348,7 @@ func (c *Conn) Export() (sealer, opener *State, err error) {
 		return nil, nil, c.out.err
 	case c.out.sealer.err != nil:
 		return nil, nil, c.out.sealer.err
-	case c.in.plain < c.in.plainEnd || c.in.held != nil:
+	case len(c.in.plain) > 0 || c.in.held != nil:
 		return nil, nil, ErrHandshakePartial
 	}
 	unread := append(append([]byte(nil), c.in.buffered()...), c.in.config.Unread...)

@@ -82,16 +82,15 @@ type Reader struct {
 	config    ReaderConfig
 	messages  *HandshakeReader // nil before the first handshake record
 
-	// Received and not yet opened is b.b[start:end], or head[:end] if b is nil.
-	// Content opened in place and not yet read is b.b[plain:plainEnd], before
-	// start.
-	b               *inBuffer
-	head            [HeaderSize]byte
-	start, end      int
-	plain, plainEnd int
-	held            []byte // content, in b.b, of a record that was opened and not yet obeyed
-	heldType        ContentType
-	fast            bool // the last read filled its buffer
+	// Received and not yet opened is b.b[start:end], or head[:end] if b is nil. Before
+	// start is what was opened in place.
+	b          *inBuffer
+	head       [HeaderSize]byte
+	start, end int
+	plain      []byte // application data that was not yet read
+	held       []byte // content of a record of another type that was not yet obeyed
+	heldType   ContentType
+	fast       bool // the last read filled its buffer
 
 	pending error // of the transport, after what was received
 	err     error // final
@@ -139,7 +138,7 @@ func (r *Reader) Read(p []byte) (n int, err error) {
 	}
 	for {
 		r.heedConn()
-		if r.plain < r.plainEnd {
+		if len(r.plain) > 0 {
 			n += r.takePlain(p[n:])
 		}
 		// What is not data may wait or panic, in the caller's code or in the
@@ -197,7 +196,7 @@ func (r *Reader) writeRecord(w io.Writer) (n int, err error) {
 		if r.err != nil {
 			return 0, r.err
 		}
-		if r.plain < r.plainEnd {
+		if len(r.plain) > 0 {
 			break
 		}
 		if r.held != nil {
@@ -214,8 +213,8 @@ func (r *Reader) writeRecord(w io.Writer) (n int, err error) {
 			}
 		}
 	}
-	size := r.plainEnd - r.plain
-	n, err = w.Write(r.b.b[r.plain:r.plainEnd])
+	size := len(r.plain)
+	n, err = w.Write(r.plain)
 	switch {
 	case n < 0 || n > size:
 		return 0, errInvalidWrite
@@ -240,7 +239,7 @@ func (r *Reader) heedConn() {
 
 // takePlain moves content that was opened in place to p.
 func (r *Reader) takePlain(p []byte) int {
-	n := copy(p, r.b.b[r.plain:r.plainEnd])
+	n := copy(p, r.plain)
 	r.dropPlain(n)
 	return n
 }
@@ -250,20 +249,20 @@ func (r *Reader) dropPlain(n int) {
 	if n == 0 {
 		return
 	}
-	clear(r.b.b[r.plain : r.plain+n])
-	r.plain += n
+	clear(r.plain[:n])
+	r.plain = r.plain[n:]
 	r.release()
 }
 
 // release gives the buffer back if nothing is in it.
 func (r *Reader) release() {
-	if r.plain == r.plainEnd && r.start == r.end && r.held == nil {
+	if len(r.plain) == 0 && r.start == r.end && r.held == nil {
 		r.giveBack()
 	}
 }
 
 func (r *Reader) giveBack() {
-	r.plain, r.plainEnd, r.start, r.end = 0, 0, 0, 0
+	r.plain, r.start, r.end = nil, 0, 0
 	if r.b != nil && !r.config.KeepBuffer {
 		r.b.put()
 		r.b = nil
@@ -292,19 +291,15 @@ func (r *Reader) open(p []byte) (n, need int, err error) {
 	if err != nil || need > 0 {
 		return 0, need, err
 	}
-	at := r.start
 	r.start += rec.Size
 	switch {
 	case rec.Dropped:
 	case rec.Type != ContentTypeApplicationData:
 		r.held, r.heldType = rec.Content, rec.Type
 	case len(p) > 0:
-		n = len(rec.Content)
-		r.plain = at + HeaderSize + n
-		r.plainEnd = r.plain + len(rec.Rest)
+		n, r.plain = len(rec.Content), rec.Rest
 	default:
-		r.plain = at + HeaderSize
-		r.plainEnd = r.plain + len(rec.Content)
+		r.plain = rec.Content
 	}
 	r.release()
 	return n, 0, nil
@@ -496,7 +491,7 @@ func (r *Reader) makeRoom() {
 	}
 	if r.start > 0 {
 		r.end = copy(r.b.b, r.b.b[r.start:r.end])
-		r.start, r.plain, r.plainEnd = 0, 0, 0
+		r.start = 0
 	}
 }
 
@@ -509,7 +504,7 @@ func (r *Reader) move(b *inBuffer) {
 	} else {
 		r.end = copy(r.head[:], in)
 	}
-	r.start, r.plain, r.plainEnd = 0, 0, 0
+	r.plain, r.start = nil, 0 // not an empty slice, which would keep old alive
 	r.b = b
 	if old != nil {
 		old.put()
@@ -575,13 +570,13 @@ func (r *Reader) close(err error) {
 	}
 	r.config.Unread, r.pending, r.messages = nil, nil, nil
 	if r.b != nil {
-		clear(r.b.b[r.plain:r.plainEnd])
+		clear(r.plain)
 		clear(r.held)
 		r.b.put()
 		r.b = nil
 	}
-	r.held = nil
-	r.plain, r.plainEnd, r.start, r.end = 0, 0, 0, 0
+	r.plain, r.held = nil, nil
+	r.start, r.end = 0, 0
 }
 
 // Tuned here.

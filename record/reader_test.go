@@ -693,6 +693,18 @@ func TestReaderBuffer(t *testing.T) {
 	if n, err := r.Read(make([]byte, 20000)); n != 16384 || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}
+	// Behind data that did not fit the first Read.
+	a.Write(append(mustSeal(t)(s.Seal(nil, ContentTypeApplicationData, pattern(100))), 23, 3))
+	for _, size := range []int{60, 40} {
+		if n, err := r.Read(make([]byte, size)); n != size || err != nil {
+			t.Errorf("%d, %v", n, err)
+		}
+	}
+	b.SetReadDeadline(soon())
+	if _, err := r.Read(make([]byte, 1)); !isTimeout(err) || r.b != nil || r.plain != nil {
+		t.Errorf("%v, buffer %v, part of it %v", err, r.b != nil, r.plain != nil)
+	}
+	b.SetReadDeadline(later())
 	a.Close()
 	if _, err := r.Read(make([]byte, 1)); err != io.ErrUnexpectedEOF {
 		t.Errorf("after the end: %v", err)
