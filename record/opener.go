@@ -664,7 +664,12 @@ func (o *Opener) accept(typ ContentType, content []byte, padding int) error {
 	}
 	// Nothing has begun behind it, so it ended the record.
 	o.update = o.messages.ended && o.messages.last == typeKeyUpdate
-	if o.epoch != EpochApplication || !ends && len(content) >= padding || o.update && o.expected.Swap(false) {
+	switch {
+	case o.epoch != EpochApplication:
+		return nil // the handshake has an end
+	case !ends && len(content) >= padding:
+		return nil // its message counts where it ends
+	case o.update && o.expected.Swap(false):
 		return nil
 	}
 	return o.count()
