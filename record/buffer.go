@@ -67,10 +67,13 @@ func (b *outBuffer) reset() {
 	b.marks = b.marks[:0]
 }
 
-// put gives b back. It is not called after a panic, when b may hold content.
+// put gives b back, to its pool or to the Writer that keeps it. It is not called after a
+// panic, when b may hold content.
 func (b *outBuffer) put() {
 	b.reset()
-	b.pool.Put(b)
+	if b.pool != nil {
+		b.pool.Put(b)
+	}
 }
 
 // Tuned here.

@@ -139,7 +139,7 @@ func (w *Writer) writeOne(p []byte) (n int, err error) {
 			n, err = w.taken(b, n, err)
 		}
 	}
-	w.put(b)
+	b.put()
 	return n, err
 }
 
@@ -162,7 +162,7 @@ func (w *Writer) write(p []byte) (n int, err error) {
 		n += m
 	}
 	m, err := w.flush(b, err)
-	w.put(b)
+	b.put()
 	return n + m, err
 }
 
@@ -216,7 +216,7 @@ func (w *Writer) writeBuffers(pieces [][]byte) (n int64, err error) {
 		n += int64(m)
 	}
 	m, err := w.flush(b, err)
-	w.put(b)
+	b.put()
 	return n + int64(m), err
 }
 
@@ -367,7 +367,7 @@ func (w *Writer) writeHandshake(messages []byte) error {
 		update = !w.sealer.messages.partial() && w.sealer.NeedsKeyUpdate()
 	}
 	_, err = w.flush(b, err)
-	w.put(b)
+	b.put()
 	if err != nil && w.sealer.messages.partial() {
 		// Part of a message is out, and nothing else may follow it.
 		w.fail(err)
@@ -414,7 +414,7 @@ func (w *Writer) sendOne(seal func(dst []byte) ([]byte, error)) (err error) {
 		w.sealed(b, 0)
 	}
 	_, err = w.flush(b, err)
-	w.put(b)
+	b.put()
 	return err
 }
 
@@ -517,15 +517,6 @@ func (w *Writer) take(large bool) *outBuffer {
 	return w.kept
 }
 
-// put gives a buffer of take's back.
-func (w *Writer) put(b *outBuffer) {
-	if b.pool == nil {
-		b.reset()
-	} else {
-		b.put()
-	}
-}
-
 // prepare makes the Sealer and b ready for a record with size bytes of
 // application data. It returns the content that the transport took meanwhile.
 func (w *Writer) prepare(b *outBuffer, size int) (n int, err error) {
@@ -557,10 +548,9 @@ func (w *Writer) prepare(b *outBuffer, size int) (n int, err error) {
 		// record." (RFC 9846, Section 4.7.3); and "Implementations MUST either
 		// close the connection or do a key update as described in [Section
 		// 4.7.3] prior to reaching these limits." (Section 5.5)
-		if b.records, err = w.sealer.SealKeyUpdate(b.records, false); err != nil {
+		if err := w.addKeyUpdate(b); err != nil {
 			return n, err
 		}
-		w.sealed(b, 0)
 	}
 }
 
