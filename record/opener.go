@@ -407,48 +407,11 @@ func (o *Opener) judgeHeader(in []byte) (bodySize, need int, err error) {
 	if len(in) == 0 {
 		return 0, HeaderSize, nil
 	}
-	typ := ContentType(in[0])
-	limit := MaxContentSize
-	switch typ {
-	case ContentTypeChangeCipherSpec:
-		// "it is necessary to detect this condition prior to attempting to
-		// deprotect the record. [...] If an implementation detects a
-		// change_cipher_spec record received before the first ClientHello
-		// message or after the peer's Finished message, it MUST be treated as
-		// an unexpected record type" (RFC 9846, Section 5)
-		if !o.allowCCS {
-			return 0, 0, ErrChangeCipherSpec
+	typ, limit := ContentType(in[0]), MaxBodySize
+	if o.keys == nil || typ != ContentTypeApplicationData {
+		if limit, err = o.judgeUnprotected(typ); err != nil {
+			return 0, 0, err
 		}
-		// Deviation: Section 5 says to drop it, Section 5.1 that there MUST NOT
-		// be any other records between the fragments of a handshake message. We
-		// take the stricter one, as crypto/tls does.
-		if o.messages.partial() {
-			return 0, 0, ErrInterleaved
-		}
-	case ContentTypeApplicationData:
-		// Without keys only rejected early data has this type: "Application
-		// Data messages are always protected." (RFC 9846, Section 5.1)
-		if o.keys == nil && !o.skipping {
-			return 0, 0, ErrUnexpectedRecordType
-		}
-		// "The length MUST NOT exceed 2^14 + 256 bytes. An endpoint that
-		// receives a record that exceeds this length MUST terminate the
-		// connection with a "record_overflow" alert." "An endpoint that receives
-		// a record from its peer with TLSCiphertext.length larger than 2^14 + 256
-		// octets MUST terminate the connection with a "record_overflow" alert."
-		// (RFC 9846, Section 5.2)
-		limit = MaxBodySize
-	case ContentTypeHandshake, ContentTypeAlert:
-		// "The outer opaque_type field of a TLSCiphertext record is always set
-		// to the value 23 (application_data)" (RFC 9846, Section 5.2)
-		if o.keys != nil {
-			return 0, 0, ErrUnexpectedRecordType
-		}
-	default:
-		// "If a TLS implementation receives an unexpected record type, it MUST
-		// terminate the connection with an "unexpected_message" alert." (RFC
-		// 9846, Section 5)
-		return 0, 0, ErrUnexpectedRecordType
 	}
 	// "This field is deprecated and MUST be ignored for all purposes." (RFC
 	// 9846, Section 5.1, about legacy_record_version). Under keys it is part of
@@ -467,6 +430,12 @@ func (o *Opener) judgeHeader(in []byte) (bodySize, need int, err error) {
 		// "The length MUST NOT exceed 2^14 bytes. An endpoint that receives a
 		// record that exceeds this length MUST terminate the connection with a
 		// "record_overflow" alert." (RFC 9846, Section 5.1)
+		// "The length MUST NOT exceed 2^14 + 256 bytes. An endpoint that
+		// receives a record that exceeds this length MUST terminate the
+		// connection with a "record_overflow" alert." "An endpoint that receives
+		// a record from its peer with TLSCiphertext.length larger than 2^14 + 256
+		// octets MUST terminate the connection with a "record_overflow" alert."
+		// (Section 5.2)
 		return 0, 0, ErrRecordOverflow
 	case typ == ContentTypeChangeCipherSpec:
 		// "consisting of the single byte value 0x01" (RFC 9846, Section 5)
@@ -482,6 +451,47 @@ func (o *Opener) judgeHeader(in []byte) (bodySize, need int, err error) {
 		return 0, 0, ErrBadRecordMAC
 	}
 	return bodySize, max(0, HeaderSize+bodySize-len(in)), nil
+}
+
+// judgeUnprotected judges the outer content type of a record that is not protected, and
+// returns the most that its body may hold.
+func (o *Opener) judgeUnprotected(typ ContentType) (limit int, err error) {
+	switch typ {
+	case ContentTypeChangeCipherSpec:
+		// "it is necessary to detect this condition prior to attempting to
+		// deprotect the record. [...] If an implementation detects a
+		// change_cipher_spec record received before the first ClientHello
+		// message or after the peer's Finished message, it MUST be treated as
+		// an unexpected record type" (RFC 9846, Section 5)
+		if !o.allowCCS {
+			return 0, ErrChangeCipherSpec
+		}
+		// Deviation: Section 5 says to drop it, Section 5.1 that there MUST NOT
+		// be any other records between the fragments of a handshake message. We
+		// take the stricter one, as crypto/tls does.
+		if o.messages.partial() {
+			return 0, ErrInterleaved
+		}
+	case ContentTypeApplicationData:
+		// Without keys only rejected early data has this type: "Application
+		// Data messages are always protected." (RFC 9846, Section 5.1)
+		if !o.skipping {
+			return 0, ErrUnexpectedRecordType
+		}
+		return MaxBodySize, nil
+	case ContentTypeHandshake, ContentTypeAlert:
+		// "The outer opaque_type field of a TLSCiphertext record is always set
+		// to the value 23 (application_data)" (RFC 9846, Section 5.2)
+		if o.keys != nil {
+			return 0, ErrUnexpectedRecordType
+		}
+	default:
+		// "If a TLS implementation receives an unexpected record type, it MUST
+		// terminate the connection with an "unexpected_message" alert." (RFC
+		// 9846, Section 5)
+		return 0, ErrUnexpectedRecordType
+	}
+	return MaxContentSize, nil
 }
 
 // contentSize judges the size of a handshake or alert record's content.
