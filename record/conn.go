@@ -93,11 +93,11 @@ type ConnConfig struct {
 // # Reading
 //
 // Read and WriteTo are those of a [Reader]: what comes behind data that a Read returns
-// is for the next one. close_notify of the peer is io.EOF;
-// the other direction stays open. A Read that finds a fault in what the peer
-// sent has its alert sent, unless a write is under way: then the write sends it
-// when the transport has taken its records, and Read does not wait. The
-// connection is then dead in both directions, with the same error.
+// is for the next one. close_notify of the peer is io.EOF; the other direction stays
+// open. A Read that finds a fault in what the peer sent has its alert sent, unless a
+// write is under way: then the write sends it when the transport has taken its records,
+// and Read does not wait. The connection is then dead in both directions, with the same
+// error.
 //
 // A KeyUpdate that the peer requests is sent before the next application data,
 // once however many are requested, and never by a Read: two sides that only
@@ -112,8 +112,8 @@ type ConnConfig struct {
 // # Ending
 //
 // [Conn.CloseWrite] sends close_notify and leaves the other direction open.
-// [Conn.Close] does so too, unless a write is under way, and closes the transport. After an error
-// alert, sent or received, nothing is sent any more.
+// [Conn.Close] does so too, unless a write is under way, and closes the transport.
+// After an error alert, sent or received, nothing is sent any more.
 //
 // A Conn holds no buffer while it waits for data, unless it is told to keep them;
 // see [Reader]. A Conn that nobody closes holds keys, and its transport.
@@ -128,6 +128,8 @@ type Conn struct {
 	role      Role
 	suite     *aead.Suite
 
+	// Locks are taken in this order: readLock, writeLock, endLock or deadlineLock.
+
 	// writeLock covers out, its Sealer, and writes to the transport. Close can
 	// stop waiting for it.
 	writeLock semaphore
@@ -137,11 +139,12 @@ type Conn struct {
 	in       Reader
 
 	// failure is set once, by the Read that finds it or by SendAlert. Whoever has
-	// writeLock then ends that direction before it gives the lock back.
+	// writeLock ends the other direction then, before giving the lock back or after.
 	failure atomic.Pointer[failure]
 
 	// over is set once, to net.ErrClosed by Close or to ErrExported by Export. endLock is
-	// held there, and where SendAlert sets failure: unless they came first, they see that.
+	// held there and where SendAlert sets failure, so that its alert is not lost: a Close
+	// or an Export that comes after it sees it.
 	endLock sync.Mutex
 	over    atomic.Pointer[error]
 

@@ -21,10 +21,10 @@
 // to a [net.Conn] after its handshake, and obeys KeyUpdate messages and alerts.
 //
 // Every error variable works with [errors.Is] and has one row in the table that
-// [AlertOf] reads, which names its alert or says that there is none. An [AlertError] is what the peer said, a [TransportError] what
-// the transport said, and a [HookError] what the caller's own code said. None of
-// them is temporary: no error says that the same call may succeed later by
-// itself.
+// [AlertOf] reads, which names its alert or says that there is none. An [AlertError]
+// is what the peer said, a [TransportError] what the transport said, and a
+// [HookError] what the caller's own code said. None of them is temporary: no error
+// says that the same call may succeed later by itself.
 package record
 
 import "strconv"
