@@ -83,12 +83,12 @@ func TestBoGo(t *testing.T) {
 	if !known {
 		t.Logf("the runner is another version than that of %s", boringSSL)
 	}
-	runner := filepath.Join(t.TempDir(), "runner")
+	runner := filepath.Join(t.TempDir(), "runner.exe") // names that Windows can start
 	goCommand(t, dir, "test", "-c", "-o", runner, ".")
 	var results []result
 	var configs []config
 	for _, h := range handshakes {
-		shim := filepath.Join(t.TempDir(), "shim")
+		shim := filepath.Join(t.TempDir(), "shim.exe")
 		h.build(t, shim)
 		c := readConfig(t, h.config)
 		configs = append(configs, c)
@@ -281,7 +281,7 @@ func buildOwn(t *testing.T, program string) {
 
 // TestBuildOwn keeps changes of examples/tlsstack from breaking its shim.
 func TestBuildOwn(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "shim")
+	program := filepath.Join(t.TempDir(), "shim.exe")
 	buildOwn(t, program)
 	out, err := exec.Command(program, "-is-handshaker-supported").CombinedOutput()
 	if err != nil || string(out) != "No\n" {

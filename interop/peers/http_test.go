@@ -463,19 +463,30 @@ func TestCryptoTLS(t *testing.T) {
 	}
 }
 
+// hiddenAES in its environment makes a Go program take the processor for one without
+// AES, so that its crypto/tls prefers ChaCha20-Poly1305.
+const hiddenAES = "GODEBUG=cpu.aes=off,cpu.pclmulqdq=off"
+
+// needsHiddenAES skips the test where hiddenAES is not known to work. The runtime of
+// Windows does not read it before it looks at the processor.
+func needsHiddenAES(t *testing.T) {
+	t.Helper()
+	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" || runtime.GOOS == "windows" {
+		matrix.lacks(hiddenAES)
+		t.Skipf("%s is not known to work on %s/%s", hiddenAES, runtime.GOOS, runtime.GOARCH)
+	}
+}
+
 // TestCryptoTLSChaCha20 runs TestCryptoTLS again in a process whose crypto/tls
 // takes the processor for one without AES and prefers ChaCha20-Poly1305. That
 // process passes its rows on.
 func TestCryptoTLSChaCha20(t *testing.T) {
-	// The runtime of Windows reads no GODEBUG before it looks at the processor.
-	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" || runtime.GOOS == "windows" {
-		t.Skipf("GODEBUG=cpu.aes=off is not known to work on %s/%s", runtime.GOOS, runtime.GOARCH)
-	}
+	needsHiddenAES(t)
 	exe, err := os.Executable()
 	fatalf(t, err, "this program")
 	rows := filepath.Join(t.TempDir(), "rows")
 	cmd := exec.CommandContext(testContext(t), exe, "-test.run=^TestCryptoTLS$")
-	cmd.Env = append(os.Environ(), rowsEnv+"="+rows, "GODEBUG=cpu.aes=off")
+	cmd.Env = append(os.Environ(), rowsEnv+"="+rows, hiddenAES)
 	out, err := cmd.CombinedOutput()
 	fatalf(t, err, "%s", out)
 	table, err := os.ReadFile(rows)

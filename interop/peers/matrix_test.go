@@ -194,8 +194,10 @@ func (m *results) sorted() []*row {
 	return rows
 }
 
-// peerWords says which words of package require a peer's rows need.
+// peerWords says which words of package require a peer's rows need, and whose
+// processor has to look like one without AES.
 var peerWords = map[string][]string{
+	"crypto/tls":  {hiddenAES},
 	"curl":        {"curl"},
 	"GnuTLS":      {"gnutls"},
 	"libgnutls":   {"gnutls", "python"},
@@ -205,7 +207,7 @@ var peerWords = map[string][]string{
 	"NSS":         {"nss", "openssl", "python"},
 	"OpenSSL":     {"openssl"},
 	"Python ssl":  {"python"},
-	"qtls-go1-20": {"qtls"},
+	"qtls-go1-20": {"qtls", hiddenAES},
 	"tshark":      {"openssl", "tshark"},
 }
 
