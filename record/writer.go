@@ -278,11 +278,12 @@ func readFrom(w io.Writer, r io.Reader) (n int64, err error) {
 		clear(b.b[:size]) // r may have written anywhere in it
 		b.put()
 	}()
-	for idle := 0; idle < maxEmptyReads; idle++ {
+	for idle := 0; idle < maxEmptyReads; {
 		m, readErr := r.Read(b.b[:size])
 		if m < 0 || m > size {
 			return n, errInvalidRead
 		}
+		idle++
 		if m > 0 {
 			idle = 0
 			k, err := w.Write(b.b[:m])

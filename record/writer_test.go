@@ -568,6 +568,13 @@ func TestWriteHandshake(t *testing.T) {
 // TestReadFromErrors shows what happens to the errors of a source.
 func TestReadFromErrors(t *testing.T) {
 	errSource := errors.New("source")
+	reads := 0
+	rare := func(p []byte) (int, error) { // a byte, nothing 99 times, a byte, nothing
+		if reads++; reads == 1 || reads == 101 {
+			return 1, nil
+		}
+		return 0, nil
+	}
 	for _, test := range []struct {
 		name string
 		r    io.Reader
@@ -576,6 +583,7 @@ func TestReadFromErrors(t *testing.T) {
 	}{
 		{"fails with data", iotest.DataErrReader(io.MultiReader(strings.NewReader("abc"), iotest.ErrReader(errSource))), 3, errSource},
 		{"never returns anything", readerFunc(func([]byte) (int, error) { return 0, nil }), 0, io.ErrNoProgress},
+		{"returns something rarely", readerFunc(rare), 2, io.ErrNoProgress},
 		{"lies", readerFunc(func(p []byte) (int, error) { return len(p) + 1, nil }), 0, errInvalidRead},
 		{"lies below zero", readerFunc(func(p []byte) (int, error) { return -1, nil }), 0, errInvalidRead},
 	} {
