@@ -93,8 +93,9 @@ func (c *Conn) SendAlert(a Alert) error {
 // Methods that are under way may return, and run hooks, after Close has returned.
 //
 // It returns the error of the transport's Close, or else the [TransportError] of an
-// earlier write or of close_notify itself. A write that Close breaks off has an error
-// of its own. If Close was called before it returns [net.ErrClosed].
+// earlier write or the error of close_notify itself, which is [ErrKeyExhausted] at the
+// key's hard limit. A write that Close breaks off has an error of its own. If Close was
+// called before it returns [net.ErrClosed].
 func (c *Conn) Close() (err error) {
 	if c.transport == nil {
 		panic(notMade)
