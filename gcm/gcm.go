@@ -1,6 +1,7 @@
 // Package gcm provides AES-GCM over text that need not be contiguous.
 //
-// [AEAD] is a [crypto/cipher.AEAD], and seals and opens in four more ways:
+// [New] returns an [AEAD], which is a [crypto/cipher.AEAD] and can be used as the one of
+// crypto/cipher. It seals and opens in four more ways:
 //
 //   - gather seal: the text is a list of pieces;
 //   - split seal: the first part of the text is read from elsewhere, the rest
@@ -10,15 +11,12 @@
 //   - scatter open: the plaintext goes to a list of buffers.
 //
 // All of them produce and accept exactly what [AEAD.Seal] does for the same
-// text in one piece. In the long run none of them allocates, apart from growing
-// a dst that is too short, from lists of more than 4096 buffers in no order, and from
-// texts of more than 71 KiB whose tag is shorter than [TagSize]. Where there are
-// kernels a key allocates once more, a table of 2184 bytes: when its second text comes
-// that is longer than 144 bytes (96 with some kernels), or its first of more than
-// 64 KiB.
+// text in one piece.
 //
-// [RecordKey] is a key bound to its IV, for protocols whose nonce is that IV
-// XOR a number. It takes nonce and additional data as integers.
+// [RecordKey] is for protocols like TLS 1.3, whose nonces are an IV XOR the number of a
+// record. It has one owner, takes the number itself and additional data as integers, and
+// is the faster one for short texts. Package aead keeps such a number, and package record
+// makes TLS records of it: most programs need one of those.
 //
 // # Overlap
 //
@@ -41,9 +39,19 @@
 //
 // On amd64 a key uses the best kernels that the processor has, everywhere else
 // crypto/cipher, which the purego build tag selects too. It keeps what was
-// selected when it was set up; Backend names it. The environment variable
-// SPLITSEAL_CPU removes backends, as in SPLITSEAL_CPU=-vaes. If it holds a word
-// without a meaning, every constructor returns an error.
+// selected when it was set up; Backend names it. The first key of a process has the
+// selected kernels give known answers, some 30 µs; if they do not, the next best are
+// used. The environment variable SPLITSEAL_CPU removes backends, as in
+// SPLITSEAL_CPU=-vaes. If it holds a word without a meaning, every constructor returns
+// an error.
+//
+// # Memory
+//
+// In the long run no call allocates, apart from growing a dst that is too short, from
+// lists of more than 4096 buffers in no order, and from texts of more than 71 KiB whose
+// tag is shorter than [TagSize]. Where there are kernels a key allocates once more, a
+// table of 2184 bytes: when its second text comes that is longer than 144 bytes (96 with
+// some kernels), or its first of more than 64 KiB.
 //
 // # FIPS 140-3
 //

@@ -44,7 +44,8 @@ func (b Backend) String() string {
 }
 
 // Backends returns the backends that this process can run, best first. The
-// last one is [Portable]. Those that SPLITSEAL_CPU removes are not among them.
+// last one is [Portable]. Those that SPLITSEAL_CPU removes are not among them, and not
+// those that would be selected but fail their known-answer test.
 // It may be called concurrently.
 func Backends() []Backend {
 	var list []Backend
@@ -98,10 +99,22 @@ type selection struct {
 // another backend from its cache.
 var current = sync.OnceValue(func() *selection {
 	removed, err := parseRemoved(os.Getenv(EnvCPU))
-	s := &selection{err: err, runnable: machine.can().without(removed)}
-	s.selected.Store(uint32(machine.choose().without(removed).best()))
+	s := newSelection(machine, removed, works)
+	s.err = err
 	return s
 })
+
+// newSelection selects the best backend that works.
+func newSelection(p processor, removed set, works func(Backend) bool) *selection {
+	chosen := p.choose().without(removed)
+	for chosen.best() != Portable && !works(chosen.best()) {
+		broken := of(chosen.best())
+		chosen, removed = chosen.without(broken), removed|broken
+	}
+	s := &selection{runnable: p.can().without(removed)}
+	s.selected.Store(uint32(chosen.best()))
+	return s
+}
 
 // parseRemoved returns the backends that s removes. On an error there are none.
 func parseRemoved(s string) (set, error) {
