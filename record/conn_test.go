@@ -227,10 +227,10 @@ func TestConnAlerts(t *testing.T) {
 					}
 				}
 			}
-			if s.closed {
+			if s.closed.Load() {
 				t.Error("the transport is closed")
 			}
-			if err := c.Close(); err != nil || !s.closed {
+			if err := c.Close(); err != nil || !s.closed.Load() {
 				t.Errorf("Close: %v", err)
 			}
 			if got := describe(newFollower(t).take(t, s.out.Bytes())); got != test.alert.String() {
@@ -567,7 +567,7 @@ func TestConnBrokenWrite(t *testing.T) {
 	if n, err := c.Write([]byte("x")); n != 0 || !errors.Is(err, io.ErrShortWrite) {
 		t.Errorf("a transport that takes nothing: %d, %v", n, err)
 	}
-	if err := c.Close(); !errors.Is(err, io.ErrShortWrite) || !s.closed {
+	if err := c.Close(); !errors.Is(err, io.ErrShortWrite) || !s.closed.Load() {
 		t.Errorf("Close says %v of a close_notify that was not sent", err)
 	}
 }
@@ -924,7 +924,7 @@ func TestConnWithoutDeadlines(t *testing.T) {
 			t.Errorf("Read: %v", err)
 		}
 		time.Sleep(2 * alertTimeout)
-		if s.closed {
+		if s.closed.Load() {
 			t.Error("the transport was closed behind an alert that was sent")
 		}
 		c.Close()
@@ -1426,7 +1426,7 @@ func TestConnPanics(t *testing.T) {
 	if n, err := c.Write([]byte("y")); n != 0 || err != ErrInterrupted {
 		t.Errorf("Write: %d, %v", n, err)
 	}
-	if err := c.Close(); err != nil || s.writes != 1 || !s.closed {
+	if err := c.Close(); err != nil || s.writes != 1 || !s.closed.Load() {
 		t.Errorf("Close: %v, %d writes", err, s.writes)
 	}
 

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -107,12 +108,12 @@ type stub struct {
 	writes  int // calls of Write
 	reads   int
 	write   func(p []byte) (int, error)
-	closed  bool
+	closed  atomic.Bool // Close need not wait for a Write
 }
 
 func (s *stub) Read(p []byte) (int, error) {
 	s.reads++
-	if s.closed {
+	if s.closed.Load() {
 		return 0, net.ErrClosed
 	}
 	if s.in.Len() > 0 {
@@ -126,7 +127,7 @@ func (s *stub) Read(p []byte) (int, error) {
 
 func (s *stub) Write(p []byte) (int, error) {
 	s.writes++
-	if s.closed {
+	if s.closed.Load() {
 		return 0, net.ErrClosed
 	}
 	if s.write != nil {
@@ -135,7 +136,7 @@ func (s *stub) Write(p []byte) (int, error) {
 	return s.out.Write(p)
 }
 
-func (s *stub) Close() error                     { s.closed = true; return nil }
+func (s *stub) Close() error                     { s.closed.Store(true); return nil }
 func (s *stub) LocalAddr() net.Addr              { return &net.UnixAddr{Name: "local"} }
 func (s *stub) RemoteAddr() net.Addr             { return &net.UnixAddr{Name: "remote"} }
 func (s *stub) SetDeadline(time.Time) error      { return nil }

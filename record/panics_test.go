@@ -114,7 +114,7 @@ func TestClosePanics(t *testing.T) {
 		if v := recovered(func() { c.Close() }); v != where {
 			t.Fatalf("%s: recovered %v", where, v)
 		}
-		if !transport.closed {
+		if !transport.closed.Load() {
 			t.Errorf("%s: the transport is open", where)
 		}
 		if c.writeLock.users.Load() != 0 {
@@ -180,8 +180,8 @@ func TestCloseBesideExport(t *testing.T) {
 		closed := make(chan error)
 		go func() { closed <- c.Close() }()
 		_, _, err := c.Export()
-		if closeErr := <-closed; (err == nil) != (closeErr == ErrExported) || (err == nil) == transport.closed {
-			t.Fatalf("Export: %v, Close: %v, transport closed: %v", err, closeErr, transport.closed)
+		if closeErr := <-closed; (err == nil) != (closeErr == ErrExported) || (err == nil) == transport.closed.Load() {
+			t.Fatalf("Export: %v, Close: %v, transport closed: %v", err, closeErr, transport.closed.Load())
 		}
 	}
 	// While Export is at work, which it is for microseconds.
@@ -195,8 +195,8 @@ func TestCloseBesideExport(t *testing.T) {
 	c.in.close(ErrExported)
 	c.out.fail(ErrExported)
 	c.endLock.Unlock()
-	if err := <-done; err != ErrExported || transport.closed {
-		t.Errorf("Close: %v, transport closed: %v", err, transport.closed)
+	if err := <-done; err != ErrExported || transport.closed.Load() {
+		t.Errorf("Close: %v, transport closed: %v", err, transport.closed.Load())
 	}
 	_, readErr := c.Read(make([]byte, 1))
 	_, writeErr := c.Write([]byte("x"))

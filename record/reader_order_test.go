@@ -98,7 +98,7 @@ func TestHeldRecordKeepsExport(t *testing.T) {
 		t.Errorf("%v, want %v", err, ErrHandshakePartial)
 	}
 	c.Read(p) // to the end of what has arrived
-	if _, _, err := c.Export(); err != nil || s.closed {
+	if _, _, err := c.Export(); err != nil || s.closed.Load() {
 		t.Error(err)
 	}
 }
