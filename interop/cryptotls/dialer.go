@@ -37,8 +37,13 @@ func (d *Dialer) Dial(network, addr string) (net.Conn, error) {
 
 // DialContext connects to addr and does the handshake. The result is a [*Conn],
 // or a [*tls.Conn] as [Options] say. Once it has returned, ctx has no influence.
-// It fits the DialTLSContext of net/http's Transport. It panics as [Client] does,
-// before it connects.
+// It panics as [Client] does, before it connects.
+//
+// It fits the DialTLSContext of net/http's Transport, which then ignores its
+// TLSHandshakeTimeout: set NetDialer's Timeout. A response that ends with its
+// connection, without close_notify, ends with [io.ErrUnexpectedEOF], unless
+// [Options.Record] sets AcceptTruncation; crypto/tls takes the end of the transport for
+// that of the response.
 func (d *Dialer) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
 	o := d.Options.checked()
 	netDialer := d.NetDialer

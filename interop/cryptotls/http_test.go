@@ -1,6 +1,7 @@
 package cryptotls
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/tls"
 	"io"
@@ -120,5 +121,52 @@ func TestHTTPTruncation(t *testing.T) {
 		client.Close()
 		server.Close()
 		<-served
+	}
+}
+
+// TestHTTPClientTruncation has a server end its response, of unknown length, and its
+// connection without close_notify.
+func TestHTTPClientTruncation(t *testing.T) {
+	accept := &Options{Record: func(c *record.ConnConfig) { c.AcceptTruncation = true }}
+	for _, tt := range []struct {
+		name      string
+		transport *http.Transport
+		want      error
+	}{
+		{"crypto/tls", &http.Transport{TLSClientConfig: clientConfig()}, nil},
+		{"Dialer", &http.Transport{DialTLSContext: (&Dialer{Config: clientConfig()}).DialContext}, io.ErrUnexpectedEOF},
+		{"AcceptTruncation", &http.Transport{DialTLSContext: (&Dialer{Config: clientConfig(), Options: accept}).DialContext}, nil},
+	} {
+		ln := listen(t)
+		served := make(chan error, 1)
+		go func() {
+			served <- func() error {
+				tcp, err := ln.Accept()
+				if err != nil {
+					return err
+				}
+				defer tcp.Close() // and nothing before it
+				tcp.SetDeadline(time.Now().Add(waitLimit))
+				conn := tls.Server(tcp, serverConfig())
+				if _, err := http.ReadRequest(bufio.NewReader(conn)); err != nil {
+					return err
+				}
+				_, err = io.WriteString(conn, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhello")
+				return err
+			}()
+		}()
+		client := &http.Client{Transport: tt.transport, Timeout: waitLimit}
+		resp, err := client.Get("https://" + ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if string(got) != "hello" || err != tt.want {
+			t.Errorf("%s: %q, %v; want %v", tt.name, got, err, tt.want)
+		}
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
 	}
 }
