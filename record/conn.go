@@ -292,7 +292,7 @@ func (c *Conn) WriteBuffers(pieces [][]byte) (n int64, err error) {
 // ReadFrom sends all that it reads from r, as [Writer.ReadFrom] does. It holds no
 // lock while it waits for r. Its errors are those of r and of Write.
 func (c *Conn) ReadFrom(r io.Reader) (n int64, err error) {
-	return readFrom(c, r)
+	return c.out.ReadFrom(r)
 }
 
 // WriteHandshake sends whole handshake messages, as [Writer.WriteHandshake] does:

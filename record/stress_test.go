@@ -262,3 +262,50 @@ func TestSlowPeers(t *testing.T) {
 		}
 	}
 }
+
+// TestStalledWriteMemory has transports that take nothing, as of peers that do not
+// read: each costs what the documentation says.
+func TestStalledWriteMemory(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector makes pools drop buffers")
+	}
+	const conns = 16
+	for _, tt := range []struct {
+		name string
+		most float64 // KiB
+		send func(c *Conn)
+	}{
+		{"Write of a record", 18, func(c *Conn) { c.Write(make([]byte, 1000)) }},
+		{"Write", 72, func(c *Conn) { c.Write(stalledContent) }},
+		{"ReadFrom", 72, func(c *Conn) { c.ReadFrom(struct{ io.Reader }{bytes.NewReader(stalledContent)}) }},
+	} {
+		stalled, over := make(chan struct{}), make(chan struct{})
+		var list [conns]*Conn
+		for i := range list {
+			list[i] = newConn(t, &stub{write: func(p []byte) (int, error) {
+				if tt.most > 18 && len(p) <= MaxRecordSize {
+					return len(p), nil // ReadFrom begins with one record
+				}
+				stalled <- struct{}{}
+				<-over
+				return 0, io.ErrClosedPipe
+			}}, ConnConfig{})
+		}
+		before := liveHeap()
+		var senders sync.WaitGroup
+		for _, c := range list {
+			senders.Go(func() { tt.send(c) })
+			<-stalled
+		}
+		// Besides the buffer there are its list of marks, and the table of a key that has
+		// sealed twice. What ReadFrom has read into is given back before the transport waits.
+		held := float64(liveHeap()-before) / conns / 1024
+		if held > tt.most+8 {
+			t.Errorf("%s: %.1f KiB for each connection, more than %v", tt.name, held, tt.most)
+		}
+		close(over)
+		senders.Wait()
+	}
+}
+
+var stalledContent = make([]byte, 1<<20)

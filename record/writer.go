@@ -31,7 +31,9 @@ type WriterConfig struct {
 //
 // There is nothing to flush: every method hands all records that it has sealed
 // to the transport before it returns, several of them in one write. While no
-// method runs a Writer holds no buffer, unless it is told to keep one.
+// method runs a Writer holds no buffer, unless it is told to keep one. A call that waits
+// for the transport, as for a peer that does not read, holds 18 KiB if it sends one
+// record and 72 KiB if it sends more, which is four times what crypto/tls holds.
 //
 // A write to the transport that fails, or that takes less than it was given,
 // is final: the records that it was given are neither sealed nor sent again,
@@ -109,7 +111,7 @@ func (w *Writer) Write(p []byte) (n int, err error) {
 	if len(p) > 0 && len(p) <= w.sealer.MaxContentSize() && !w.dynamic {
 		n, err = w.writeOne(p)
 	} else {
-		n, err = w.write(p)
+		n, err = w.write(p, nil)
 	}
 	w.end()
 	return n, err
@@ -122,7 +124,7 @@ func (w *Writer) writeOne(p []byte) (n int, err error) {
 		return 0, err
 	}
 	if w.sealer.NeedsKeyUpdate() {
-		return w.write(p)
+		return w.write(p, nil)
 	}
 	b := w.take(false)
 	// Not in b, from where they would be loaded while they are being stored.
@@ -143,8 +145,9 @@ func (w *Writer) writeOne(p []byte) (n int, err error) {
 	return n, err
 }
 
-// write is Write between begin and end.
-func (w *Writer) write(p []byte) (n int, err error) {
+// write is Write between begin and end. If sealed is not nil, it is called when p is not
+// needed any more, which is before the transport may wait with the last of the records.
+func (w *Writer) write(p []byte, sealed func()) (n int, err error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
@@ -160,6 +163,9 @@ func (w *Writer) write(p []byte) (n int, err error) {
 			}
 		}
 		n += m
+	}
+	if sealed != nil {
+		sealed()
 	}
 	m, err := w.flush(b, err)
 	b.put()
@@ -260,25 +266,29 @@ func (g *gather) next(list [][]byte, content []byte) [][]byte {
 // ReadFrom sends all that it reads from r, until r returns an error. What one
 // call of r's Read returns has been sent before the next one is made. It reads
 // up to 64 KiB at a time while r returns 16 KiB or more; otherwise it holds 18 KiB
-// while it waits for r.
+// while it waits for r, and 36 KiB while it waits for the transport.
 //
 // It returns the bytes sent, and the error of r unless that is [io.EOF], or an
 // error of [Writer.Write]. What was read and not sent is lost; the count says how
 // much was sent. It returns [io.ErrNoProgress] if r returns neither bytes nor
 // an error a hundred times.
 func (w *Writer) ReadFrom(r io.Reader) (n int64, err error) {
-	return readFrom(w, r)
-}
-
-// readFrom writes to w, with whatever locks w's Write takes, all that r returns.
-func readFrom(w io.Writer, r io.Reader) (n int64, err error) {
 	size := MaxContentSize
 	b := takeInBuffer(false)
-	defer func() {
+	release := func() {
 		clear(b.b[:size]) // r may have written anywhere in it
 		b.put()
+		b = nil
+	}
+	defer func() {
+		if b != nil {
+			release()
+		}
 	}()
 	for idle := 0; idle < maxEmptyReads; {
+		if b == nil {
+			b = takeInBuffer(size > MaxContentSize)
+		}
 		m, readErr := r.Read(b.b[:size])
 		if m < 0 || m > size {
 			return n, errInvalidRead
@@ -286,7 +296,7 @@ func readFrom(w io.Writer, r io.Reader) (n int64, err error) {
 		idle++
 		if m > 0 {
 			idle = 0
-			k, err := w.Write(b.b[:m])
+			k, err := w.writeRead(b.b[:m], release)
 			n += int64(k)
 			if err != nil {
 				return n, err
@@ -299,15 +309,38 @@ func readFrom(w io.Writer, r io.Reader) (n int64, err error) {
 			return n, readErr
 		}
 		if large := m >= MaxContentSize; large != (size > MaxContentSize) {
-			clear(b.b[:size])
-			b.put()
-			b, size = takeInBuffer(large), MaxContentSize
-			if large {
+			if b != nil {
+				release()
+			}
+			if size = MaxContentSize; large {
 				size *= 4
 			}
 		}
 	}
 	return n, io.ErrNoProgress
+}
+
+// writeRead is Write, over the Conn that w belongs to if there is one. If p takes several
+// records, it calls sealed, as write does: a transport that waits then keeps one large
+// buffer, not two.
+func (w *Writer) writeRead(p []byte, sealed func()) (n int, err error) {
+	c := w.conn
+	if c != nil {
+		if err := c.beginWrite(); err != nil {
+			return 0, err
+		}
+		defer c.endWrite()
+	}
+	if len(p) <= MaxContentSize {
+		n, err = w.Write(p)
+	} else if err = w.begin(); err == nil {
+		n, err = w.write(p, sealed)
+		w.end()
+	}
+	if c != nil {
+		err = c.writeError(err)
+	}
+	return n, err
 }
 
 // WriteHandshake sends handshake messages: one or more whole ones, in as few

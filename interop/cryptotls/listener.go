@@ -87,6 +87,8 @@ func (e *PanicError) Error() string { return fmt.Sprintf("cryptotls: panic in ha
 //     [Options.Record] sets it.
 //   - A handler that copies to its ResponseWriter uses ReadFrom, as over plain TCP:
 //     net/http does not notice then if that is more than the Content-Length it has set.
+//   - What is written of a response of more than 16 KiB holds 72 KiB while the client
+//     does not take it, four times what crypto/tls holds. WriteTimeout bounds how long.
 //
 // It panics if config is nil, and as [record.NewSealer] does for [Options.Sealer].
 func NewListener(inner net.Listener, config *tls.Config, o *Options) *Listener {
