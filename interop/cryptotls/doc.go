@@ -12,11 +12,11 @@
 // and a client uses a [Dialer], or [Client] on a connection of its own. What else
 // a server of net/http must know of that line stands at [NewListener].
 //
-// Such a server takes 0.64 to 0.75 times the processor time of one on crypto/tls for
+// Such a server takes 0.64 to 0.77 times the processor time of one on crypto/tls for
 // responses of 100 KiB and of 10 MiB over connections that are kept, as much, within
-// 4 %, for those of up to 10 KiB, and 1.14 to 1.20 times as much for a connection that
+// 4 %, for those of up to 10 KiB, and 1.08 to 1.20 times as much for a connection that
 // asks once, because every handshake is followed and taken over (AMD EPYC, Zen 3, Go
-// 1.26.8; four runs of go test -run '^$' -bench HTTP -benchtime 40x in this package).
+// 1.26.8; six runs of go test -run '^$' -bench HTTP -benchtime 40x in this package).
 //
 // # How the connection is taken over
 //
