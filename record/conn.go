@@ -196,7 +196,7 @@ func NewConn(transport net.Conn, cfg ConnConfig) (*Conn, error) {
 		return nil, ErrKeyUpdatePending
 	case cfg.Sealer.messages.partial() || cfg.Opener.HandshakePartial():
 		return nil, ErrHandshakePartial
-	case cfg.Sealer.keys.is(cfg.Opener.keys.secret()):
+	case cfg.Sealer.keys.hasSecret(cfg.Opener.keys.secret()):
 		// Both ends would seal under the same key and nonces, and each would
 		// accept its own records, sent back.
 		return nil, ErrSecretReused
@@ -217,7 +217,7 @@ func NewConn(transport net.Conn, cfg ConnConfig) (*Conn, error) {
 		// The reply is left to the next write: a Read that waited for room to send
 		// it could wait for a peer that does the same.
 		OnKeyUpdate:             c.out.PeerKeyUpdate,
-		OnAlert:                 func(a Alert) { c.tell(a, false) },
+		OnAlert:                 func(a Alert) { c.callOnAlert(a, false) },
 		MaxHandshakeMessageSize: cfg.MaxHandshakeMessageSize,
 		AcceptTruncation:        cfg.AcceptTruncation,
 		KeepBuffer:              cfg.KeepBuffer,
@@ -343,7 +343,7 @@ func (c *Conn) Export() (sealer, opener *State, err error) {
 	if err := c.ended(); err != nil {
 		return nil, nil, err
 	}
-	c.out.hearPeer()
+	c.out.applyPeerUpdate()
 	switch {
 	case c.in.err != nil:
 		return nil, nil, c.in.err
@@ -463,9 +463,9 @@ func (c *Conn) beginWrite() error {
 // endWrite ends this direction if the connection has failed, and gives the write lock
 // back.
 func (c *Conn) endWrite() {
-	c.settle()
+	c.unlockWrite()
 	if c.failure.Load() != nil {
-		c.settleSoon() // it may have failed when settle had looked
+		c.applyFailure() // it may have failed when unlockWrite had looked
 	}
 }
 
@@ -502,9 +502,9 @@ func (c *Conn) ended() error {
 	return c.usable()
 }
 
-// silenced returns why not even sealed records may be sent. A Writer without a Conn
+// peerAlert returns why not even sealed records may be sent. A Writer without a Conn
 // asks nil.
-func (c *Conn) silenced() error {
+func (c *Conn) peerAlert() error {
 	if c == nil {
 		return nil
 	}
@@ -525,8 +525,8 @@ func (c *Conn) writeError(err error) error {
 	return err
 }
 
-// tell tells OnAlert.
-func (c *Conn) tell(a Alert, sent bool) {
+// callOnAlert calls OnAlert, if there is one.
+func (c *Conn) callOnAlert(a Alert, sent bool) {
 	if c.hooks.alert != nil {
 		c.hooks.alert(a, sent)
 	}

@@ -61,7 +61,7 @@ func (c *Conn) SendAlert(a Alert) error {
 		return c.write(func() error {
 			err := c.out.SendAlert(a)
 			if err == nil {
-				c.tell(a, true)
+				c.callOnAlert(a, true)
 			}
 			return err
 		})
@@ -78,7 +78,7 @@ func (c *Conn) SendAlert(a Alert) error {
 	}
 	c.endLock.Unlock()
 	if err == nil {
-		c.settleSoon()
+		c.applyFailure()
 	}
 	return err
 }
@@ -149,7 +149,7 @@ func (c *Conn) markClosed() error {
 func (c *Conn) closeNotify() error {
 	err := c.out.Close()
 	if err == nil {
-		c.tell(AlertCloseNotify, true)
+		c.callOnAlert(AlertCloseNotify, true)
 	}
 	return err
 }
@@ -224,13 +224,13 @@ func (c *Conn) readFailed(err error) {
 		f.alert = AlertInternalError
 	}
 	if c.failure.CompareAndSwap(nil, f) {
-		c.settleSoon()
+		c.applyFailure()
 	}
 }
 
-// settle ends this direction if the connection has failed, or if the call that holds
+// unlockWrite ends this direction if the connection has failed, or if the call that holds
 // the write lock has panicked, and gives the lock back.
-func (c *Conn) settle() {
+func (c *Conn) unlockWrite() {
 	defer c.writeLock.unlock()
 	if c.out.busy {
 		c.out.fail(ErrInterrupted) // the call has panicked
@@ -245,11 +245,11 @@ func (c *Conn) settle() {
 	}
 }
 
-// settleSoon settles a failure that was set, unless somebody has the write lock: who
+// applyFailure acts on a failure that was set, unless somebody has the write lock: who
 // has it looks again when it is given back.
-func (c *Conn) settleSoon() {
+func (c *Conn) applyFailure() {
 	if c.writeLock.tryLock() {
-		c.settle()
+		c.unlockWrite()
 	}
 }
 
@@ -264,7 +264,7 @@ func (c *Conn) sendFailure(f *failure) {
 		c.out.err = f.err
 	}()
 	if c.lastWrite(alertTimeout, func() error { return c.out.SendAlert(f.alert) }) == nil {
-		c.tell(f.alert, true)
+		c.callOnAlert(f.alert, true)
 	}
 }
 

@@ -283,9 +283,9 @@ func asTimeouter(err error) (t timeouter, ok bool) {
 	return t, ok
 }
 
-// notTheEnd returns err, unless whoever asks [errors.Is] would take it for the end
+// replaceEOF returns err, unless whoever asks [errors.Is] would take it for the end
 // that close_notify brings: then it is instead, with err's text.
-func notTheEnd(err, instead error) error {
+func replaceEOF(err, instead error) error {
 	if errors.Is(err, io.EOF) {
 		return fmt.Errorf("%w: %v", instead, err)
 	}

@@ -60,9 +60,9 @@ func (k *trafficKeys) next() (*trafficKeys, error) {
 	return newTrafficKeys(k.suite, secret, 0)
 }
 
-// is reports whether secret is the one that k was made from, in constant time
+// hasSecret reports whether secret is the one that k was made from, in constant time
 // for secrets of one length.
-func (k *trafficKeys) is(secret []byte) bool {
+func (k *trafficKeys) hasSecret(secret []byte) bool {
 	return k != nil && subtle.ConstantTimeCompare(k.secret(), secret) == 1
 }
 

@@ -159,7 +159,7 @@ func (o *Opener) SetTrafficSecret(epoch Epoch, suite *aead.Suite, secret []byte)
 	if epoch <= o.epoch || epoch > EpochApplication {
 		return ErrEpoch
 	}
-	if o.keys.is(secret) {
+	if o.keys.hasSecret(secret) {
 		return ErrSecretReused
 	}
 	// "Implementations MUST verify that all messages immediately preceding a key
@@ -352,7 +352,7 @@ func (o *Opener) openTo(rec *Record, dst, in []byte) (need int, err error) {
 	if o.update {
 		return 0, ErrKeyUpdatePending
 	}
-	bodySize, need, err := o.judgeHeader(in)
+	bodySize, need, err := o.checkHeader(in)
 	if err != nil {
 		return 0, o.fail(err)
 	}
@@ -400,16 +400,16 @@ func (o *Opener) openTo(rec *Record, dst, in []byte) (need int, err error) {
 	return 0, nil
 }
 
-// judgeHeader judges what in has of the first record's header. It returns the
+// checkHeader checks what in has of the first record's header. It returns the
 // size of the body, or how many bytes are missing from the header or, when that
 // is there, from the record.
-func (o *Opener) judgeHeader(in []byte) (bodySize, need int, err error) {
+func (o *Opener) checkHeader(in []byte) (bodySize, need int, err error) {
 	if len(in) == 0 {
 		return 0, HeaderSize, nil
 	}
 	typ, limit := ContentType(in[0]), MaxBodySize
 	if o.keys == nil || typ != ContentTypeApplicationData {
-		if limit, err = o.judgeUnprotected(typ); err != nil {
+		if limit, err = o.checkUnprotected(typ); err != nil {
 			return 0, 0, err
 		}
 	}
@@ -443,7 +443,7 @@ func (o *Opener) judgeHeader(in []byte) (bodySize, need int, err error) {
 			return 0, 0, ErrChangeCipherSpec
 		}
 	case typ != ContentTypeApplicationData:
-		if err := contentSize(typ, bodySize); err != nil {
+		if err := checkContentSize(typ, bodySize); err != nil {
 			return 0, 0, err
 		}
 	case o.keys != nil && !o.skipping && bodySize < o.keys.protector.Overhead():
@@ -453,9 +453,9 @@ func (o *Opener) judgeHeader(in []byte) (bodySize, need int, err error) {
 	return bodySize, max(0, HeaderSize+bodySize-len(in)), nil
 }
 
-// judgeUnprotected judges the outer content type of a record that is not protected, and
+// checkUnprotected checks the outer content type of a record that is not protected, and
 // returns the most that its body may hold.
-func (o *Opener) judgeUnprotected(typ ContentType) (limit int, err error) {
+func (o *Opener) checkUnprotected(typ ContentType) (limit int, err error) {
 	switch typ {
 	case ContentTypeChangeCipherSpec:
 		// "it is necessary to detect this condition prior to attempting to
@@ -494,8 +494,8 @@ func (o *Opener) judgeUnprotected(typ ContentType) (limit int, err error) {
 	return MaxContentSize, nil
 }
 
-// contentSize judges the size of a handshake or alert record's content.
-func contentSize(typ ContentType, size int) error {
+// checkContentSize checks the size of a handshake or alert record's content.
+func checkContentSize(typ ContentType, size int) error {
 	switch {
 	case size == 0:
 		// "Implementations MUST NOT send Handshake and Alert records that have
@@ -626,7 +626,7 @@ func (o *Opener) innerContent(prefix, inner []byte, rec *Record) (int, error) {
 		// "unexpected_message" alert." (RFC 9846, Section 5)
 		return 0, ErrUnexpectedContentType
 	}
-	if err := contentSize(rec.Type, n); err != nil {
+	if err := checkContentSize(rec.Type, n); err != nil {
 		return 0, err
 	}
 	// The two parts are joined in inner, whose first bytes are free.

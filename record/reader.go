@@ -88,9 +88,9 @@ type Reader struct {
 	head       [HeaderSize]byte
 	start, end int
 	plain      []byte // application data that was not yet read
-	held       []byte // content of a record of another type that was not yet obeyed
+	held       []byte // content of a record of another type that was not yet handled
 	heldType   ContentType
-	fast       bool // the last read filled its buffer
+	filled     bool // the last read filled its buffer
 
 	pending error // of the transport, after what was received
 	err     error // final
@@ -137,7 +137,7 @@ func (r *Reader) Read(p []byte) (n int, err error) {
 		return 0, nil
 	}
 	for {
-		r.heedConn()
+		r.checkConn()
 		if len(r.plain) > 0 {
 			n += r.takePlain(p[n:])
 		}
@@ -150,7 +150,7 @@ func (r *Reader) Read(p []byte) (n int, err error) {
 			return 0, r.err
 		}
 		if r.held != nil {
-			r.obey()
+			r.handleHeld()
 			continue
 		}
 		content, need, err := r.open(p[n:])
@@ -192,7 +192,7 @@ func (r *Reader) WriteTo(w io.Writer) (n int64, err error) {
 // [io.EOF] only when that is the end of r, not when w returns it.
 func (r *Reader) writeRecord(w io.Writer) (n int, err error) {
 	for {
-		r.heedConn()
+		r.checkConn()
 		if r.err != nil {
 			return 0, r.err
 		}
@@ -200,7 +200,7 @@ func (r *Reader) writeRecord(w io.Writer) (n int, err error) {
 			break
 		}
 		if r.held != nil {
-			r.obey()
+			r.handleHeld()
 			continue
 		}
 		_, need, err := r.open(nil)
@@ -221,15 +221,15 @@ func (r *Reader) writeRecord(w io.Writer) (n int, err error) {
 	case err == nil && n < size:
 		err = io.ErrShortWrite
 	default:
-		err = notTheEnd(err, io.ErrClosedPipe)
+		err = replaceEOF(err, io.ErrClosedPipe)
 	}
 	r.dropPlain(n)
 	return n, err
 }
 
-// heedConn ends r if its Conn is dead or closed already, before each record and each
+// checkConn ends r if its Conn is dead or closed already, before each record and each
 // message.
-func (r *Reader) heedConn() {
+func (r *Reader) checkConn() {
 	if r.err == nil {
 		if err := r.conn.ended(); err != nil {
 			r.close(err)
@@ -279,7 +279,7 @@ func (r *Reader) buffered() []byte {
 
 // open opens the next record. Application data goes to p as far as there is room,
 // and n is how much; the rest stays in place. What else it may be stays in place too,
-// for obey. If need > 0, so many bytes are missing from the record, at least, and
+// for handleHeld. If need > 0, so many bytes are missing from the record, at least, and
 // nothing has happened.
 func (r *Reader) open(p []byte) (n, need int, err error) {
 	if r.opener == nil {
@@ -305,22 +305,22 @@ func (r *Reader) open(p []byte) (n, need int, err error) {
 	return n, 0, nil
 }
 
-// obey does what the record says that is held.
-func (r *Reader) obey() {
-	content, obey := r.held, r.alert
+// handleHeld handles the record that is held.
+func (r *Reader) handleHeld() {
+	content, handle := r.held, r.handleAlert
 	if r.heldType == ContentTypeHandshake {
-		obey = r.handshake
+		handle = r.handleHandshake
 	}
 	r.held = nil
-	if err := obey(content); err != nil {
+	if err := handle(content); err != nil {
 		r.fail(err)
 		return
 	}
 	r.release()
 }
 
-// alert obeys an alert of the peer.
-func (r *Reader) alert(content []byte) error {
+// handleAlert handles an alert of the peer.
+func (r *Reader) handleAlert(content []byte) error {
 	a, err := ParseAlert(content)
 	clear(content) // before the caller's code, which may panic
 	if err != nil {
@@ -352,8 +352,8 @@ func (r *Reader) alert(content []byte) error {
 	return err
 }
 
-// handshake obeys the content of a handshake record.
-func (r *Reader) handshake(content []byte) (err error) {
+// handleHandshake handles the content of a handshake record.
+func (r *Reader) handleHandshake(content []byte) (err error) {
 	if r.messages == nil {
 		r.messages = NewHandshakeReader(r.config.MaxHandshakeMessageSize)
 	}
@@ -375,11 +375,11 @@ func (r *Reader) handshake(content []byte) (err error) {
 	return err
 }
 
-// handleMessages obeys the messages that are whole.
+// handleMessages handles the messages that are whole.
 func (r *Reader) handleMessages() error {
 	for {
 		// The one before may have ended the connection.
-		if r.heedConn(); r.err != nil {
+		if r.checkConn(); r.err != nil {
 			return r.err
 		}
 		message, err := r.messages.Next()
@@ -474,7 +474,7 @@ func (r *Reader) readTransport() (n int, err error) {
 			return 0, errInvalidRead
 		}
 		if n > 0 || err != nil {
-			r.fast = n == len(room) && len(room) > HeaderSize
+			r.filled = n == len(room) && len(room) > HeaderSize
 			return n, err
 		}
 	}
@@ -484,7 +484,7 @@ func (r *Reader) readTransport() (n int, err error) {
 // makeRoom makes sure that there is a buffer with room behind what it holds,
 // and for the record that begins there. No content is in the buffer.
 func (r *Reader) makeRoom() {
-	large := r.fast || r.socket != nil || len(r.config.Unread) > smallSize
+	large := r.filled || r.socket != nil || len(r.config.Unread) > smallSize
 	if r.b == nil || large && len(r.b.b) < largeSize {
 		r.move(takeInBuffer(large))
 		return
@@ -511,8 +511,8 @@ func (r *Reader) move(b *inBuffer) {
 	}
 }
 
-// park leaves the large buffer before a wait.
-func (r *Reader) park() {
+// shrinkBuffer leaves the large buffer before a wait.
+func (r *Reader) shrinkBuffer() {
 	switch n := r.end - r.start; {
 	case r.b == nil:
 	case n <= HeaderSize:
@@ -526,7 +526,7 @@ func (r *Reader) park() {
 func (r *Reader) transportError(err error) error {
 	if !isTimeout(err) {
 		// It may be what became of a connection that this side has ended.
-		if r.heedConn(); r.err != nil {
+		if r.checkConn(); r.err != nil {
 			return r.err
 		}
 	}
@@ -542,7 +542,7 @@ func (r *Reader) transportError(err error) error {
 			err = io.EOF
 		}
 	default:
-		err = &TransportError{Op: "read", Err: notTheEnd(err, io.ErrUnexpectedEOF)}
+		err = &TransportError{Op: "read", Err: replaceEOF(err, io.ErrUnexpectedEOF)}
 	}
 	r.close(err)
 	return r.err

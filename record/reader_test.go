@@ -461,7 +461,7 @@ func TestReaderFaults(t *testing.T) {
 // align with a record boundary" (RFC 9846, Section 5.1)
 func TestReaderKeyChangeBoundary(t *testing.T) {
 	r := newTestReader(t, &stub{}, ReaderConfig{})
-	if err := r.handshake([]byte{typeKeyUpdate, 0, 0, 1, 0, 4}); err != ErrKeyChangeBoundary {
+	if err := r.handleHandshake([]byte{typeKeyUpdate, 0, 0, 1, 0, 4}); err != ErrKeyChangeBoundary {
 		t.Errorf("%v", err)
 	}
 	if g := r.opener.Generation(); g != 0 {

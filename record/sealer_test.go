@@ -873,7 +873,7 @@ func TestSealerEpochs(t *testing.T) {
 		t.Fatal(err)
 	}
 	clear(secret)
-	if !s.keys.is(testSecret(suite, 7)) {
+	if !s.keys.hasSecret(testSecret(suite, 7)) {
 		t.Error("the Sealer keeps the caller's secret")
 	}
 }

@@ -83,7 +83,7 @@ func (s *socket) readReady(fd uintptr) bool {
 		case syscall.EINTR:
 			continue
 		case syscall.EAGAIN:
-			r.park()
+			r.shrinkBuffer()
 			return false
 		}
 		s.n, s.err = max(n, 0), err

@@ -252,7 +252,7 @@ func TestSlowPeers(t *testing.T) {
 				b.Write(wire[i : i+1])
 			}
 		}()
-		// All that arrives is held in what park leaves.
+		// All that arrives is held in what shrinkBuffer leaves.
 		c.SetReadDeadline(time.Now().Add(30 * time.Millisecond))
 		if _, err := c.Read(make([]byte, 10)); !isTimeout(err) {
 			t.Errorf("after %d bytes: %v", sent, err)

@@ -130,15 +130,15 @@ func (w *Writer) writeOne(p []byte) (n int, err error) {
 	// Not in b, from where they would be loaded while they are being stored.
 	records, err := w.sealer.Seal(b.records, ContentTypeApplicationData, p)
 	if err == nil {
-		err = w.heedAlert(b)
+		err = w.checkPeerAlert(b)
 	}
 	if err == nil {
 		if n, err = w.transport.Write(records); n == len(records) && err == nil {
 			n = len(p)
 		} else {
 			b.records = records
-			w.sealed(b, len(p))
-			n, err = w.taken(b, n, err)
+			w.addMark(b, len(p))
+			n, err = w.finishWrite(b, n, err)
 		}
 	}
 	b.put()
@@ -158,7 +158,7 @@ func (w *Writer) write(p []byte, sealed func()) (n int, err error) {
 		var m int
 		if m, err = w.prepare(b, size); err == nil {
 			if b.records, err = w.sealer.Seal(b.records, ContentTypeApplicationData, p[:size]); err == nil {
-				w.sealed(b, size)
+				w.addMark(b, size)
 				p = p[size:]
 			}
 		}
@@ -212,7 +212,7 @@ func (w *Writer) writeBuffers(pieces [][]byte) (n int64, err error) {
 			content := b.records[at : at+size]
 			b.pieces = from.next(b.pieces[:0], content)
 			if b.records, err = w.sealer.SealGather(b.records, ContentTypeApplicationData, b.pieces); err == nil {
-				w.sealed(b, size)
+				w.addMark(b, size)
 				left -= int64(size)
 			} else {
 				clear(content) // what was copied there
@@ -394,7 +394,7 @@ func (w *Writer) writeHandshake(messages []byte) error {
 		}
 		if err == nil {
 			if b.records, err = w.sealer.Seal(b.records, ContentTypeHandshake, messages[:size]); err == nil {
-				w.sealed(b, 0)
+				w.addMark(b, 0)
 				messages = messages[size:]
 			}
 		}
@@ -428,7 +428,7 @@ func (w *Writer) KeyUpdate(request bool) error {
 	err := w.sendOne(func(dst []byte) ([]byte, error) {
 		dst, err := w.sealer.SealKeyUpdate(dst, request)
 		if err == nil && request {
-			w.hearPeer() // what came before the request is no answer to it
+			w.applyPeerUpdate() // what came before the request is no answer to it
 			w.sealer.requested = true
 			if w.conn != nil {
 				w.conn.in.opener.ExpectKeyUpdate() // before the peer can answer
@@ -445,7 +445,7 @@ func (w *Writer) KeyUpdate(request bool) error {
 func (w *Writer) sendOne(seal func(dst []byte) ([]byte, error)) (err error) {
 	b := w.take(false)
 	if b.records, err = seal(b.records); err == nil {
-		w.sealed(b, 0)
+		w.addMark(b, 0)
 	}
 	_, err = w.flush(b, err)
 	b.put()
@@ -467,8 +467,8 @@ func (w *Writer) PeerKeyUpdate(request bool) {
 	w.peerUpdate.Or(seen)
 }
 
-// hearPeer tells the Sealer what PeerKeyUpdate was told since.
-func (w *Writer) hearPeer() {
+// applyPeerUpdate passes on to the Sealer what PeerKeyUpdate was told since the last time.
+func (w *Writer) applyPeerUpdate() {
 	if w.peerUpdate.Load() != 0 {
 		w.sealer.PeerKeyUpdate(w.peerUpdate.Swap(0)&peerRequested != 0)
 	}
@@ -524,7 +524,7 @@ func (w *Writer) begin() error {
 		panic("record: Writer not made by NewWriter, or Conn not by NewConn")
 	}
 	w.busy = true
-	w.hearPeer()
+	w.applyPeerUpdate()
 	return nil
 }
 
@@ -571,7 +571,7 @@ func (w *Writer) prepare(b *outBuffer, size int) (n int, err error) {
 			}
 			// Not after each KeyUpdate: a peer that asks faster than we answer
 			// would get nothing else.
-			w.hearPeer()
+			w.applyPeerUpdate()
 			continue
 		}
 		if !update {
@@ -596,7 +596,7 @@ func (w *Writer) addKeyUpdate(b *outBuffer) (err error) {
 		}
 	}
 	if b.records, err = w.sealer.SealKeyUpdate(b.records, false); err == nil {
-		w.sealed(b, 0)
+		w.addMark(b, 0)
 	}
 	return err
 }
@@ -611,8 +611,8 @@ func (w *Writer) room(b *outBuffer, size int) bool {
 	return need <= cap(b.records)-len(b.records) && len(b.marks) < cap(b.marks)
 }
 
-// sealed notes that b holds one more record, with so much content of the caller's.
-func (w *Writer) sealed(b *outBuffer, content int) {
+// addMark notes that b holds one more record, with so much content of the caller's.
+func (w *Writer) addMark(b *outBuffer, content int) {
 	b.marks = append(b.marks, mark{end: len(b.records), content: content})
 	w.burst = min(w.burst+content, burstSize)
 }
@@ -624,20 +624,20 @@ func (w *Writer) flush(b *outBuffer, err error) (n int, _ error) {
 	if len(b.records) == 0 {
 		return 0, err
 	}
-	if err := w.heedAlert(b); err != nil {
+	if err := w.checkPeerAlert(b); err != nil {
 		return 0, err
 	}
 	taken, writeErr := w.transport.Write(b.records)
-	n, writeErr = w.taken(b, taken, writeErr)
+	n, writeErr = w.finishWrite(b, taken, writeErr)
 	if writeErr != nil {
 		err = writeErr
 	}
 	return n, err
 }
 
-// heedAlert drops what b holds, and ends w, if the peer has sent an error alert.
-func (w *Writer) heedAlert(b *outBuffer) error {
-	err := w.conn.silenced()
+// checkPeerAlert drops what b holds, and ends w, if the peer has sent an error alert.
+func (w *Writer) checkPeerAlert(b *outBuffer) error {
+	err := w.conn.peerAlert()
 	if err != nil {
 		b.reset()
 		w.fail(err)
@@ -645,9 +645,9 @@ func (w *Writer) heedAlert(b *outBuffer) error {
 	return err
 }
 
-// taken looks at what the transport says it has done with all of b, and empties b.
+// finishWrite looks at what the transport says it has done with all of b, and empties b.
 // It returns how much content was taken in whole records.
-func (w *Writer) taken(b *outBuffer, taken int, writeErr error) (n int, err error) {
+func (w *Writer) finishWrite(b *outBuffer, taken int, writeErr error) (n int, err error) {
 	if taken < 0 || taken > len(b.records) {
 		taken = 0
 		writeErr = errInvalidWrite
@@ -666,7 +666,7 @@ func (w *Writer) taken(b *outBuffer, taken int, writeErr error) (n int, err erro
 		w.last = time.Now()
 	}
 	if writeErr != nil {
-		err = &TransportError{Op: "write", Err: notTheEnd(writeErr, io.ErrClosedPipe)}
+		err = &TransportError{Op: "write", Err: replaceEOF(writeErr, io.ErrClosedPipe)}
 		w.fail(err)
 	}
 	return n, err
