@@ -69,7 +69,8 @@ func ExampleAEAD_SealSplit() {
 	// Output: "hello\x17", <nil>
 }
 
-// Split open is the mirror: the content goes straight to the reader's buffer.
+// Split open is the mirror image: the content goes straight to the reader's
+// buffer.
 func ExampleAEAD_OpenSplit() {
 	a := exampleKey()
 	nonce := make([]byte, gcm.NonceSize)
@@ -113,8 +114,8 @@ func ExampleNewWithTagSize() {
 	// Output: 12 12
 }
 
-// A RecordKey holds the IV and takes nonce, additional data and the byte behind
-// the content as integers.
+// A RecordKey holds the IV and takes the number, the additional data and the
+// byte after the content as integers.
 func ExampleRecordKey() {
 	k, err := gcm.NewRecordKey([]byte("an example key!!"), []byte("an IV, 12 B."))
 	if err != nil {
@@ -132,7 +133,7 @@ func ExampleRecordKey() {
 	// Output: hello, type 23, <nil>
 }
 
-// Padding stands in the output, behind the type byte.
+// The padding is already in the output, after the type byte.
 func ExampleRecordKey_SealSplit() {
 	k, err := gcm.NewRecordKey([]byte("an example key!!"), []byte("an IV, 12 B."))
 	if err != nil {

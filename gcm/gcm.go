@@ -1,63 +1,63 @@
 // Package gcm provides AES-GCM over text that need not be contiguous.
 //
-// [New] returns an [AEAD], which is a [crypto/cipher.AEAD] and can be used as the one of
-// crypto/cipher. It seals and opens in four more ways:
+// [New] returns an [AEAD], which is a [crypto/cipher.AEAD] and can be used like the one
+// from crypto/cipher. It seals and opens in four more ways:
 //
 //   - gather seal: the text is a list of pieces;
 //   - split seal: the first part of the text is read from elsewhere, the rest
-//     already stands in the output;
+//     is already in the output;
 //   - split open: the first part of the plaintext goes elsewhere, the rest is
-//     opened where it stands;
+//     opened in place;
 //   - scatter open: the plaintext goes to a list of buffers.
 //
-// All of them produce and accept exactly what [AEAD.Seal] does for the same
+// All of them produce and accept exactly what [AEAD.Seal] produces for the same
 // text in one piece.
 //
-// [RecordKey] is for protocols like TLS 1.3, whose nonces are an IV XOR the number of a
-// record. It has one owner, takes the number itself and additional data as integers, and
-// is the faster one for short texts. Package aead keeps such a number, and package record
-// makes TLS records of it: most programs need one of those.
+// [RecordKey] is for protocols like TLS 1.3, whose nonces are an IV XOR the number of
+// the record. It has one owner, takes that number and the additional data as integers,
+// and is faster for short texts. Package aead keeps track of the number, and package
+// record makes TLS records: most programs need one of those.
 //
 // # Overlap
 //
-// Output may stand exactly where the text is read from, so that text is sealed
-// or opened in place; otherwise it must share no memory with the text, and it
-// must never share memory with the nonce or the additional data. Calls that
-// break this panic before they write anything.
+// Output may go exactly where its text is read from, which seals or opens the
+// text in place; otherwise output must share no memory with text. It must never
+// share memory with the nonce or the additional data. Calls that break these
+// rules panic before they write anything.
 //
-// While a call runs nobody may change its inputs, a list of pieces least of all,
-// because kernels go over it themselves and would use memory that was never
-// checked. An open may read ciphertext twice, to verify and to decrypt it; what is
-// changed in between is decrypted without having been verified. So ciphertext in
-// memory that a peer can write to must be copied first. Nor may anybody read or
-// change a call's outputs: an open may put plaintext there before it has verified
-// it. When an open returns, its outputs hold verified plaintext or zeros. The race
-// detector knows what calls read and write, kernels included, and reports who breaks
-// this rule within the process.
+// While a call runs, nobody may change its inputs, least of all a list of pieces,
+// because kernels walk the list themselves and would use memory that was never checked.
+// An open may read ciphertext twice, to verify it and to decrypt it; what changes in
+// between is decrypted without having been verified. So ciphertext in memory that a
+// peer can write to must be copied first. Nor may anybody read or change the outputs of
+// a running call: an open may put plaintext there before it has verified it. When an
+// open returns, its outputs hold verified plaintext or zeros. The race detector knows
+// what calls read and write, kernels included, and reports violations of these rules
+// within the process.
 //
 // # Backends
 //
-// On amd64 a key uses the best kernels that the processor has, everywhere else
-// crypto/cipher, which the purego build tag selects too. It keeps what was
-// selected when it was set up; Backend names it. The first key of a process has the
-// selected kernels give known answers, some 30 µs; if they do not, the next best are
-// used. The environment variable SPLITSEAL_CPU removes backends, as in
-// SPLITSEAL_CPU=-vaes. If it holds a word without a meaning, every constructor returns
+// On amd64 a key uses the best kernels that suit the processor; everywhere else, and
+// under the purego build tag, it uses crypto/cipher. A key keeps the backend that was
+// selected when it was set up; Backend names it. The first key of a process puts the
+// selected kernels through a known-answer test, which takes some 30 µs; if they fail
+// it, the next best are used. The environment variable SPLITSEAL_CPU removes backends,
+// as in SPLITSEAL_CPU=-vaes. If it contains an unknown word, every constructor returns
 // an error.
 //
 // # Memory
 //
-// In the long run no call allocates, apart from growing a dst that is too short, from
-// lists of more than 4096 buffers in no order, and from texts of more than 71 KiB whose
-// tag is shorter than [TagSize]. Where there are kernels a key allocates once more, a
-// table of 2184 bytes: when its second text comes that is longer than 144 bytes (96 with
-// some kernels), or its first of more than 64 KiB.
+// In the long run no call allocates, except to grow a dst that is too short, for lists
+// of more than 4096 buffers that are not in order of address, and for texts of more
+// than 71 KiB whose tag is shorter than [TagSize]. Where there are kernels, a key
+// allocates once more, a table of 2184 bytes: at its second text longer than 144 bytes
+// (96 with some kernels), or at its first longer than 64 KiB.
 //
 // # FIPS 140-3
 //
-// With GODEBUG=fips140=only every constructor returns an error, as those of
-// crypto/cipher that take the caller's nonces do. With fips140=on they work,
-// but the kernels are not part of the Go Cryptographic Module.
+// With GODEBUG=fips140=only every constructor returns an error, as do those of
+// crypto/cipher that take the caller's nonces. With fips140=on they work, but
+// the kernels are not part of the Go Cryptographic Module.
 //
 // AES-GCM is specified in NIST SP 800-38D.
 package gcm
@@ -92,8 +92,8 @@ const (
 // ErrOpen says that a ciphertext was not sealed with this key, nonce and
 // additional data. It is the only error of the open calls and carries no detail.
 //
-// Its text names the module, because package aead has the same value, and a suite
-// need not be AES-GCM.
+// Its text names the module, not this package, because package aead uses the same
+// value, and its suites need not be AES-GCM.
 var ErrOpen = errors.New("splitseal: message authentication failed")
 
 var (
@@ -108,12 +108,12 @@ var _ cipher.AEAD = (*AEAD)(nil)
 // AEAD is AES-GCM with one key. Only the constructors of this package make
 // usable values. All methods may be called concurrently.
 //
-// It has no method that erases the key: a concurrent call could then seal
-// under a key of zeros. [RecordKey], which has one owner, has one.
+// It has no method that erases the key: a concurrent call could then seal under
+// a key of zeros. [RecordKey], which has one owner, does.
 type AEAD struct {
 	nonceSize int
 	tagSize   int
-	key       *key // not a struct: fmt would print it, with all that holds an AEAD
+	key       *key // a pointer: fmt would print a struct, within whatever holds an AEAD
 }
 
 // An aeadObject is an AEAD and its key, which are allocated together: 512 bytes where
@@ -125,8 +125,8 @@ type aeadObject struct {
 
 // New returns AES-GCM with nonces of [NonceSize] and tags of [TagSize].
 //
-// The key is 16, 24 or 32 bytes long, for AES-128, AES-192 or AES-256. It is
-// not kept. Any other length is an error.
+// The key must be 16, 24 or 32 bytes long, for AES-128, AES-192 or AES-256; any
+// other length is an error. New does not keep it.
 func New(key []byte) (*AEAD, error) {
 	return newAEAD(key, NonceSize, TagSize)
 }
@@ -199,9 +199,9 @@ func (a *AEAD) Backend() string {
 
 // Format prints the name of the backend, whatever the verb, and no key.
 //
-// fmt does not call it for an unexported field of what it prints. Then it prints the
-// address of the key, but the key itself if the field is an AEAD and no *AEAD, and the
-// verb does not fit, as %s.
+// fmt does not call it for unexported fields of what it prints. There fmt prints the
+// address of the key, but the key itself if the field is an AEAD, not an *AEAD, and the
+// verb does not fit a pointer, as %s does not.
 func (a AEAD) Format(s fmt.State, verb rune) {
 	fmt.Fprintf(s, "gcm.AEAD(%s)", a.Backend())
 }
@@ -213,10 +213,10 @@ func (a AEAD) Format(s fmt.State, verb rune) {
 // added must not overlap plaintext, and they must never overlap nonce or
 // additionalData. If dst lacks capacity a larger slice is allocated.
 //
-// Seal panics, before it writes anything, on a nonce of another size than
-// [AEAD.NonceSize], on a plaintext longer than [MaxTextSize] and on an invalid
-// overlap. It may be called concurrently. No nonce may be used twice with one
-// key.
+// Seal panics, before it writes anything, on a nonce that is not
+// [AEAD.NonceSize] bytes long, on a plaintext longer than [MaxTextSize] and on
+// an invalid overlap. It may be called concurrently. No nonce may be used twice
+// with one key.
 func (a *AEAD) Seal(dst, nonce, plaintext, additionalData []byte) []byte {
 	a.checkNonce(nonce)
 	checkTextSize(uint64(len(plaintext)))
@@ -242,15 +242,14 @@ func (a *AEAD) Seal(dst, nonce, plaintext, additionalData []byte) []byte {
 // to dst and returns the extended slice. It adds the sum of the lengths of
 // pieces + [AEAD.Overhead] bytes. Pieces, or the list, may be empty.
 //
-// Pieces are only read and may overlap each other. A piece may stand exactly
-// where its ciphertext will be written; otherwise the bytes that are added
-// must not overlap it. They must never overlap nonce or additionalData. If dst
-// lacks capacity a larger slice is allocated.
+// Pieces are only read and may overlap each other. A piece may be exactly where
+// its ciphertext will be written; otherwise the bytes that are added must not
+// overlap it. They must never overlap nonce or additionalData. If dst lacks
+// capacity a larger slice is allocated.
 //
-// Warning: nobody may change the list while SealGather runs, another goroutine
-// least of all. Kernels walk the list where it is, with lengths that were checked
-// before: if it changes they read, and write, memory that is not theirs, which no
-// panic reports.
+// Warning: nobody may change the list while SealGather runs, least of all another
+// goroutine. Kernels walk the list in place, with lengths that were checked before: if
+// it changes, they read and write memory that is not theirs, and no panic reports it.
 //
 // SealGather panics as [AEAD.Seal] does. It may be called concurrently. No
 // nonce may be used twice with one key.
@@ -261,7 +260,7 @@ func (a *AEAD) SealGather(dst, nonce []byte, pieces [][]byte, additionalData []b
 		panic(textTooLarge)
 	}
 	ret, out := extend(dst, n, a.tagSize)
-	// What is inexact may be behind the output, or dst was too short.
+	// The inexact piece may lie behind the output, or dst was too short.
 	if inexact && mem.InexactPieces(out, pieces) {
 		panic(overlapText)
 	}
@@ -282,14 +281,14 @@ func (a *AEAD) SealGather(dst, nonce []byte, pieces [][]byte, additionalData []b
 
 // SealSplit fills out with the ciphertext of a text and its tag. The text is
 // prefix followed by what out holds at out[len(prefix) : len(out)-Overhead],
-// which is sealed where it stands.
+// which is sealed in place.
 //
 // prefix may be exactly out[:len(prefix)]; otherwise it must not overlap out.
 // nonce and additionalData must never overlap out. prefix may be empty.
 //
-// SealSplit panics as [AEAD.Seal] does, and when out is shorter than
-// len(prefix) + [AEAD.Overhead]. It may be called concurrently. No nonce may
-// be used twice with one key.
+// SealSplit panics as [AEAD.Seal] does, and also when out is shorter than
+// len(prefix) + [AEAD.Overhead]. It may be called concurrently. No nonce may be
+// used twice with one key.
 func (a *AEAD) SealSplit(out, nonce, prefix, additionalData []byte) {
 	a.checkNonce(nonce)
 	checkSplitSize(len(out), len(prefix), a.tagSize)
@@ -320,11 +319,12 @@ func (a *AEAD) SealSplit(out, nonce, prefix, additionalData []byte) {
 //
 // If ciphertext does not verify, Open returns nil and [ErrOpen], and the bytes
 // that it would have added hold zeros if dst had room for them. A ciphertext
-// shorter than the tag or longer than any that Seal makes is [ErrOpen] too,
-// and then nothing was written.
+// shorter than the tag or longer than any that Seal makes yields [ErrOpen] too,
+// and then nothing has been written.
 //
-// Open panics, before it writes anything, on a nonce of another size than
-// [AEAD.NonceSize] and on an invalid overlap. It may be called concurrently.
+// Open panics, before it writes anything, on a nonce that is not
+// [AEAD.NonceSize] bytes long and on an invalid overlap. It may be called
+// concurrently.
 func (a *AEAD) Open(dst, nonce, ciphertext, additionalData []byte) ([]byte, error) {
 	a.checkNonce(nonce)
 	if !validCiphertextSize(len(ciphertext), a.tagSize) {
@@ -354,23 +354,23 @@ func (a *AEAD) Open(dst, nonce, ciphertext, additionalData []byte) ([]byte, erro
 }
 
 // OpenSplit verifies buf, which is a ciphertext that ends with its tag. The
-// first len(prefix) bytes of plaintext go to prefix, the rest replaces its
+// first len(prefix) bytes of plaintext go to prefix; the rest replaces its
 // ciphertext at buf[len(prefix) : len(buf)-Overhead].
 //
 // prefix may be exactly buf[:len(prefix)], or empty, and then all of buf is
 // opened in place; otherwise it must not overlap buf. Neither prefix nor buf
 // may overlap nonce or additionalData. When prefix is elsewhere,
-// buf[:len(prefix)] is working space: on return each of its bytes is what it
-// was before, or zero. The tag is not written.
+// buf[:len(prefix)] is working space: on return each of its bytes is unchanged
+// or zero. The tag is not written.
 //
 // If buf does not verify, OpenSplit returns [ErrOpen], and prefix and
 // buf[len(prefix) : len(buf)-Overhead] hold zeros. So a buffer cannot be tried
 // again with another key. A buf shorter than the tag or longer than any
-// ciphertext is [ErrOpen] too, and then nothing was written.
+// ciphertext yields [ErrOpen] too, and then nothing has been written.
 //
-// OpenSplit panics, before it writes anything, on a nonce of another size than
-// [AEAD.NonceSize], when prefix is longer than the plaintext, and on an
-// invalid overlap. It may be called concurrently.
+// OpenSplit panics, before it writes anything, on a nonce that is not
+// [AEAD.NonceSize] bytes long, when prefix is longer than the plaintext, and on
+// an invalid overlap. It may be called concurrently.
 func (a *AEAD) OpenSplit(prefix, nonce, buf, additionalData []byte) error {
 	a.checkNonce(nonce)
 	if !validCiphertextSize(len(buf), a.tagSize) {
@@ -406,21 +406,21 @@ func (a *AEAD) OpenSplit(prefix, nonce, buf, additionalData []byte) error {
 // one after the other, with its plaintext. The lengths of pieces must add up
 // to len(ciphertext) - [AEAD.Overhead]. Pieces, or the list, may be empty.
 //
-// A piece may stand exactly where its ciphertext is; otherwise it must not
-// overlap ciphertext. Pieces must not overlap each other, and neither they nor
+// A piece may be exactly where its ciphertext is; otherwise it must not overlap
+// ciphertext. Pieces must not overlap each other, and neither they nor
 // ciphertext may overlap nonce or additionalData. Those parts of ciphertext
 // that are not pieces are working space: on return each of their bytes is
-// what it was before, or zero. The tag is not written.
+// unchanged or zero. The tag is not written.
 //
 // Warning: nobody may change the list while OpenScatter runs: see [AEAD.SealGather].
 //
 // If ciphertext does not verify, OpenScatter returns [ErrOpen] and all pieces
 // hold zeros. A ciphertext shorter than the tag or longer than any that Seal
-// makes is [ErrOpen] too, and then nothing was written.
+// makes yields [ErrOpen] too, and then nothing has been written.
 //
-// OpenScatter panics, before it writes anything, on a nonce of another size
-// than [AEAD.NonceSize], when the lengths do not add up, and on an invalid
-// overlap. It may be called concurrently.
+// OpenScatter panics, before it writes anything, on a nonce that is not
+// [AEAD.NonceSize] bytes long, when the lengths do not add up, and on an
+// invalid overlap. It may be called concurrently.
 func (a *AEAD) OpenScatter(pieces [][]byte, nonce, ciphertext, additionalData []byte) error {
 	a.checkNonce(nonce)
 	if !validCiphertextSize(len(ciphertext), a.tagSize) {
@@ -480,8 +480,8 @@ const (
 )
 
 // checkApart panics if a call that writes out would change what it reads at
-// in. It is small enough to be inlined: one function for nonce and additional
-// data, which was not, cost a seal 3 to 6 ns.
+// in. It is small enough to be inlined: a single function for nonce and
+// additional data was not, and cost a seal 3 to 6 ns.
 func checkApart(out, in []byte, message string) {
 	if mem.Overlap(out, in) {
 		panic(message)

@@ -4,8 +4,8 @@ package gcm
 
 import "example.com/splitseal/internal/asm"
 
-// key is a key in the hands of the backend that was selected when it was set
-// up, or of crypto/cipher.
+// key is a key served by the backend that was selected when it was set up, or
+// by crypto/cipher.
 type key struct {
 	*genericKey // nil if kernels serve this key
 	kernels     asm.Key

@@ -11,22 +11,22 @@ import (
 
 // A backend is two types, key and recordKey, which gcm_asm.go or gcm_noasm.go
 // declares. This file has the generic ones, which work everywhere and serve the
-// sizes that kernels do not know. gcm.go and recordkey.go ask kernel first: where
-// it returns a key the functions of gcm_kernels.go serve the call, and else the
-// methods below.
+// sizes that kernels do not know. gcm.go and recordkey.go call the method kernel first:
+// if it returns a key, the functions of gcm_kernels.go serve the call, otherwise the
+// methods below do.
 //
 // All arguments have been checked by then: sizes fit, output overlaps text only
 // in place, nothing else overlaps. The callers also clear the outputs when an open
-// returns false. So both have these duties:
+// returns false. So the functions and the methods have these duties:
 //
 //	seal        out holds prefix ‖ text already in place ‖ room for the tag
 //	sealPieces  out is exactly the pieces and a tag long
-//	open        plaintext goes to prefix, what is left is opened in place in
-//	            buf, and each byte of buf[:len(prefix)] ends as it was or as
-//	            zero if prefix is elsewhere; same when the result is false
+//	open        plaintext goes to prefix, the rest is opened in place in buf;
+//	            if prefix is elsewhere, each byte of buf[:len(prefix)] ends up
+//	            unchanged or zero, even when the result is false
 //	openPieces  the same for a list
-//	init        the only one that allocates, but for a table that kernels make
-//	            when the second long text comes
+//	init        the only one that allocates, except for a table that kernels
+//	            make at the second long text
 //
 // recordKey's methods differ in that nonce and additional data are integers,
 // and in seal, which seals text ‖ trailer.
@@ -89,13 +89,13 @@ func (k *genericKey) openText(out, nonce, ciphertext, additionalData []byte) boo
 	return err == nil
 }
 
-// reachesPastTag reports whether crypto/cipher reads and writes memory behind
-// the tag of a text of n bytes, which is not ours.
+// reachesPastTag reports whether crypto/cipher reads and writes memory that is
+// not ours, behind the tag of a text of n bytes.
 //
 // The assembly there loads and stores a last partial block as a whole block
-// and counts on a 16-byte tag behind it (Go issue 80288). Behind a shorter tag
-// it can be up to three bytes too far. Such texts go through a buffer with
-// room, at the price of a copy.
+// and counts on a 16-byte tag behind it (Go issue 80288). With a shorter tag it
+// can reach up to three bytes too far. Such texts go through a buffer with
+// enough room, at the price of a copy.
 func (k *genericKey) reachesPastTag(n int) bool {
 	tail := n % aes.BlockSize
 	return tail != 0 && tail+k.aead.Overhead() < aes.BlockSize
@@ -105,14 +105,14 @@ func (k *genericKey) reachesPastTag(n int) bool {
 // ciphertext is written to them.
 var scratches sync.Pool
 
-// maxPooledScratch has room for the longest body of a TLS record, 65535 bytes, with
+// maxPooledScratch has room for the longest body of a TLS record, 65535 bytes, and for
 // what is added to a text here, 32 bytes at most. It is nine pages of the runtime's
-// allocator. Beside a longer text the time of an allocation is nothing, and its buffer
-// would be kept for the next short one.
+// allocator. For a longer text the time of an allocation does not matter, and its
+// buffer would be kept for the next short one.
 const maxPooledScratch = 72 << 10
 
-// getScratch returns an empty buffer with room for n bytes. A larger one than can be
-// given back is not taken from the pool, which would then lack it.
+// getScratch returns an empty buffer with room for n bytes. If that is too large to be
+// given back, it is not taken from the pool, which would then lack it.
 func getScratch(n int) *[]byte {
 	var b *[]byte
 	if n <= maxPooledScratch {
@@ -166,7 +166,7 @@ func (k *genericKey) openPieces(pieces [][]byte, nonce, buf, additionalData []by
 }
 
 // genericRecordKey is a RecordKey served by crypto/cipher. nonce and ad are
-// here because arguments of an interface's method escape.
+// here because arguments of interface methods escape.
 type genericRecordKey struct {
 	key   genericKey
 	iv    [NonceSize]byte

@@ -12,19 +12,18 @@ import (
 // that IV with a 64-bit number XORed into its last eight bytes, as in TLS 1.3.
 // Nonces have [NonceSize] bytes and tags [TagSize].
 //
-// All methods take the number, and additional data of 0 to 8 bytes, as integers,
-// which a kernel loads as they were stored. A nonce that was just written to memory in
-// parts has to wait there before it can be loaded whole, for half the time that a
-// short record takes.
+// All methods take the number, and additional data of 0 to 8 bytes, as integers, which
+// a kernel loads at the width at which they were stored. Loading a whole nonce that was
+// just written to memory in parts would have to wait for half the time that a short
+// record takes.
 //
-// RecordKey does not watch the numbers: sealing twice at one number reveals
-// the XOR of the two texts and the key's hash key, and with it lets anyone
-// forge. Protector in package aead owns its number and is what records should
-// use.
+// RecordKey does not watch the numbers: sealing twice with one number reveals
+// the XOR of the two texts, and the hash key, with which anyone can forge.
+// Protector in package aead owns its number and is what records should use.
 //
 // A RecordKey has one owner: its methods must not be called concurrently, which the
 // race detector reports with every backend. A copy, which go vet reports, is the same
-// RecordKey, and is wiped with it.
+// RecordKey and is wiped with it.
 type RecordKey struct {
 	_     mem.NoCopy
 	state *recordState
@@ -45,8 +44,8 @@ type recordObject struct {
 
 // NewRecordKey returns AES-GCM with the given key and IV.
 //
-// The key is 16, 24 or 32 bytes long, for AES-128, AES-192 or AES-256, and the
-// IV is 12 bytes. Neither is kept as a slice. Any other length is an error.
+// The key must be 16, 24 or 32 bytes long, for AES-128, AES-192 or AES-256, and
+// the IV 12 bytes; any other length is an error. Neither is kept as a slice.
 func NewRecordKey(key, iv []byte) (*RecordKey, error) {
 	if err := checkKey(key); err != nil {
 		return nil, err
@@ -68,9 +67,9 @@ func NewRecordKey(key, iv []byte) (*RecordKey, error) {
 //
 // text may be exactly out[:len(text)]; otherwise it must not overlap out.
 //
-// Seal uses number seq, which must never be used for another seal with this
-// key. It panics, before it writes anything, on a wrong length of out, more than
-// [MaxTextSize] bytes of text and trailer, an invalid overlap, and after
+// Seal uses the number seq, which must never be used for another seal with this
+// key. It panics, before it writes anything, on a wrong length of out, more
+// than [MaxTextSize] bytes of text and trailer, an invalid overlap, and after
 // [RecordKey.Wipe].
 func (k *RecordKey) Seal(out []byte, seq uint64, ad AD, text []byte, trailer byte) {
 	key := k.check()
@@ -94,11 +93,11 @@ func (k *RecordKey) Seal(out []byte, seq uint64, ad AD, text []byte, trailer byt
 
 // SealSplit fills out with the ciphertext of a text and its tag. The text is
 // prefix followed by what out holds at out[len(prefix) : len(out)-TagSize],
-// which is sealed where it stands.
+// which is sealed in place.
 //
 // prefix may be exactly out[:len(prefix)]; otherwise it must not overlap out.
 //
-// SealSplit uses number seq as [RecordKey.Seal] does. It panics, before it
+// SealSplit uses the number seq as [RecordKey.Seal] does. It panics, before it
 // writes anything, when out is shorter than len(prefix) + [TagSize], and
 // otherwise as Seal does.
 func (k *RecordKey) SealSplit(out []byte, seq uint64, ad AD, prefix []byte) {
@@ -122,12 +121,12 @@ func (k *RecordKey) SealSplit(out []byte, seq uint64, ad AD, prefix []byte) {
 // SealGather fills out with the ciphertext of the concatenation of pieces and
 // its tag. out must be exactly as long as all pieces together + [TagSize].
 //
-// Pieces are only read and may overlap each other. A piece may stand exactly
-// where its ciphertext will be written; otherwise it must not overlap out.
+// Pieces are only read and may overlap each other. A piece may be exactly where
+// its ciphertext will be written; otherwise it must not overlap out.
 //
 // Warning: nobody may change the list while SealGather runs: see [AEAD.SealGather].
 //
-// SealGather uses number seq and panics as [RecordKey.Seal] does.
+// SealGather uses the number seq and panics as [RecordKey.Seal] does.
 func (k *RecordKey) SealGather(out []byte, seq uint64, ad AD, pieces [][]byte) {
 	key := k.check()
 	n, ok, inexact := mem.Measure(out, pieces, MaxTextSize)
@@ -151,17 +150,18 @@ func (k *RecordKey) SealGather(out []byte, seq uint64, ad AD, pieces [][]byte) {
 }
 
 // OpenSplit verifies buf, which is a ciphertext that ends with its tag. The
-// first len(prefix) bytes of plaintext go to prefix, the rest replaces its
+// first len(prefix) bytes of plaintext go to prefix; the rest replaces its
 // ciphertext at buf[len(prefix) : len(buf)-TagSize].
 //
 // prefix may be exactly buf[:len(prefix)], or empty, and then all of buf is
 // opened in place; otherwise it must not overlap buf. When prefix is
-// elsewhere, buf[:len(prefix)] is working space: on return each of
-// its bytes is what it was before, or zero. The tag is not written.
+// elsewhere, buf[:len(prefix)] is working space: on return each of its bytes is
+// unchanged or zero. The tag is not written.
 //
 // If buf does not verify, OpenSplit returns [ErrOpen], and prefix and
-// buf[len(prefix) : len(buf)-TagSize] hold zeros. A buf shorter than the tag
-// or longer than any ciphertext is [ErrOpen] too, and then nothing was written.
+// buf[len(prefix) : len(buf)-TagSize] hold zeros. A buf shorter than the tag or
+// longer than any ciphertext yields [ErrOpen] too, and then nothing has been
+// written.
 //
 // OpenSplit panics, before it writes anything, when prefix is longer than the
 // plaintext, on an invalid overlap, and after [RecordKey.Wipe].
@@ -183,7 +183,7 @@ func (k *RecordKey) OpenSplit(prefix []byte, seq uint64, ad AD, buf []byte) erro
 		n, ad := asm.NonceAt(seq), ad.block()
 		if len(prefix)+1 == len(buf)-TagSize {
 			// A record without padding. openSplit has this case too, but is not
-			// inlined: from here the kernel is one call nearer, which are 40 of 430
+			// inlined: from here the kernel is one call nearer, which saves 40 of 430
 			// instructions for 64 bytes (callgrind, aesni).
 			ok, buf[len(prefix)] = kernel.OpenTrailer(unsafe.SliceData(prefix), unsafe.SliceData(buf), len(prefix), n, ad)
 		} else {
@@ -200,12 +200,12 @@ func (k *RecordKey) OpenSplit(prefix []byte, seq uint64, ad AD, buf []byte) erro
 	return nil
 }
 
-// Wipe erases key and IV. Every later seal and open panics.
+// Wipe erases the key and the IV. Every later seal and open panics.
 //
-// The portable backend can only drop its key for the garbage collector:
-// crypto/cipher has no way to erase one, on stacks neither. On the others no call
-// leaves a copy on the stack or in registers. Copies that the system made of
-// registers, when a signal came during a call, are not reached.
+// The portable backend can only leave its key to the garbage collector: crypto/cipher
+// has no way to erase one, nor any copy on stacks. With the others, no call leaves a
+// copy on the stack or in registers. Copies of registers that the system made when a
+// signal arrived during a call are not reached.
 func (k *RecordKey) Wipe() {
 	if s := k.state; s != nil {
 		s.ready = false
@@ -224,42 +224,42 @@ func (k *RecordKey) Backend() string {
 
 // Format prints the name of the backend, whatever the verb, and no key.
 //
-// fmt calls it for a *RecordKey. Of a copy, which go vet reports, it prints an address,
-// but the key itself if the verb does not fit, as %s.
+// fmt calls it for a *RecordKey. For a copy, which go vet reports, fmt prints an
+// address, but the key itself if the verb does not fit a pointer, as %s does not.
 func (k *RecordKey) Format(s fmt.State, verb rune) {
 	fmt.Fprintf(s, "gcm.RecordKey(%s)", k.Backend())
 }
 
-// check returns the key, which the call is to use.
+// check returns the key for a call, or panics if there is none.
 func (k *RecordKey) check() *recordKey {
 	s := k.state
 	if s == nil || !s.ready {
 		panic("gcm: RecordKey was wiped or not made by NewRecordKey")
 	}
 	if mem.Race {
-		// Two calls at once would do no harm with kernels, and in tests: on another
-		// machine the portable backend has one nonce for both.
+		// So that the detector sees two calls at once. With kernels they do no harm,
+		// and tests pass: on another machine the portable backend has one nonce for
+		// both.
 		s.ready = true
 	}
 	return &s.key
 }
 
-// AD is additional data of 0 to 8 bytes, as [ADOf] makes it of an integer. The zero
+// AD is additional data of 0 to 8 bytes, as [ADOf] makes it from an integer. The zero
 // value is no additional data.
 //
-// It is a type of its own so that nothing passes for a number which is none: with
-// number and additional data in each other's places, each record with the same
-// header would be sealed under the same nonce.
+// It is a type of its own so that it cannot be passed as the number: with number and
+// additional data swapped, all records with the same header would be sealed under the
+// same nonce.
 type AD struct {
 	first uint64 // the data, from the highest byte on
 	bits  uint64 // its size
 }
 
-// ADOf returns as additional data the size low-order bytes of value, most
-// significant first; the header of a TLS 1.3 record of n bytes is
-// ADOf(0x1703030000+n, 5). It panics unless size is 0 to 8 and value fits size bytes:
-// of a value that does not, the highest bytes, a header's content type first, would not
-// be authenticated.
+// ADOf returns the size low-order bytes of value, most significant first, as additional
+// data; the header of a TLS 1.3 record of n bytes is ADOf(0x1703030000+n, 5). It panics
+// unless size is 0 to 8 and value fits in size bytes: otherwise its highest bytes,
+// beginning with a header's content type, would not be authenticated.
 func ADOf(value uint64, size int) AD {
 	if uint(size) > maxADSize {
 		panic("gcm: additional data must have 0 to 8 bytes")
