@@ -58,7 +58,7 @@ func ExampleProtector() {
 	// true 1
 }
 
-// A padded record: content type and padding stand in the output already.
+// A padded record: content type and padding are already in the output.
 func ExampleProtector_SealSplit() {
 	suite := aead.AES128GCM()
 	p, err := aead.NewProtector(suite, exampleKeys(suite))
@@ -91,7 +91,7 @@ func ExampleProtector_SealGather() {
 	// Output: 28 1
 }
 
-// A Protector goes on where another one stopped.
+// A Protector continues where another one stopped.
 func ExampleResumeProtector() {
 	suite := aead.AES128GCM()
 	keys := exampleKeys(suite)
@@ -137,9 +137,9 @@ func ExampleExpandLabel() {
 	// Output: 32 <nil>
 }
 
-// Two sides have a key in common and nothing else, as a tunnel's may. Each sends the
-// other 32 random bytes, fresh for each connection; without them every connection
-// would have the same secrets, and repeat the nonces of the one before.
+// Two sides share a key and nothing else, as those of a tunnel may. Each sends the
+// other 32 random bytes, fresh for each connection; without them every connection would
+// have the same secrets and repeat the nonces of the one before.
 func ExampleExpandLabel_sharedKey() {
 	shared := make([]byte, 32) // from a file on both sides
 	client, server := make([]byte, 32), make([]byte, 32)
@@ -151,7 +151,7 @@ func ExampleExpandLabel_sharedKey() {
 	if err != nil {
 		panic(err)
 	}
-	// Which one the client writes with, and which one the server.
+	// One for what the client writes, and one for what the server writes.
 	var secrets [2][]byte
 	for i, label := range []string{"tunnel client", "tunnel server"} {
 		if secrets[i], err = aead.ExpandLabel(crypto.SHA256, secret, label, nil, sha256.Size); err != nil {

@@ -19,24 +19,24 @@ var ErrOpen = gcm.ErrOpen
 //
 // SealGather appends the ciphertext of the concatenation of pieces and its tag
 // to dst. SealSplit fills out with the ciphertext of prefix followed by the
-// text that already stands at out[len(prefix) : len(out)-Overhead()], and its
-// tag. OpenSplit puts the first len(prefix) bytes of plaintext into prefix and
-// opens the rest in buf, where it stands. OpenScatter fills pieces, whose
-// lengths must add up to the plaintext's.
+// text that is already at out[len(prefix) : len(out)-Overhead()], and its tag.
+// OpenSplit puts the first len(prefix) bytes of plaintext into prefix and opens
+// the rest in place in buf. OpenScatter fills pieces, whose lengths must add up
+// to the plaintext's.
 //
-// Text and output may be exactly the same memory, or none in common; nonce and
-// additional data share none with the output. Where an open puts plaintext
-// elsewhere, the ciphertext is working space, of which each byte ends as it
-// was or as zero. After a failed open all outputs hold zeros and the error is
-// [ErrOpen].
+// Text and output must be exactly the same memory or share none; nonce and
+// additional data must share none with the output. Where an open puts plaintext
+// elsewhere, the ciphertext is working space, each byte of which ends up
+// unchanged or zero. After a failed open all outputs hold zeros and the error
+// is [ErrOpen].
 //
 // Warning: nobody may change a list of pieces while a method runs: see
 // [gcm.AEAD.SealGather].
 //
 // All methods panic on a wrong nonce size, on lengths that do not fit and on an
-// invalid overlap, before they write anything; where an AEAD panics by itself, text
-// that was in place may be lost. They may be called concurrently if those of the
-// underlying AEAD may.
+// invalid overlap, before they write anything; if an AEAD itself panics, text that was
+// in place may be lost. They may be called concurrently if those of the underlying AEAD
+// may.
 type Gatherer interface {
 	cipher.AEAD
 
@@ -48,23 +48,23 @@ type Gatherer interface {
 
 var _ Gatherer = (*gcm.AEAD)(nil)
 
-// Gather returns a as a [Gatherer]: a itself if it is one, else an adapter
+// Gather returns a as a [Gatherer]: a itself if it is one, otherwise an adapter
 // that gathers text in the output and lets a seal it there.
 //
-// The adapter checks all arguments, also for Seal and Open, because AEADs
-// differ in what they check: overlap, nonce size, cleared output, one opaque
-// error. It allocates nothing of its own. A limit on the text's size is left
-// to a, which may then panic when text has been gathered already. A panic in a
-// leaves zeros in the output, so no plaintext, of a seal or an open, stays there.
+// The adapter checks all arguments, those of Seal and Open too, because AEADs differ in
+// what they ensure: overlap, nonce size, cleared output, one opaque error. It allocates
+// nothing of its own. Any limit on the text's size is left to a, which may then panic
+// after the text has been gathered. A panic in a leaves zeros in the output, so that no
+// plaintext of a seal or an open stays there.
 //
-// Warning: a type that embeds a Gatherer, as in struct{ *gcm.AEAD }, is one itself,
-// with the methods of what it embeds. If it has a Seal and an Open of its own, to
-// count or to forbid, it needs all the others too, or they will be bypassed.
+// Warning: a type that embeds a Gatherer, as in struct{ *gcm.AEAD }, is a Gatherer
+// itself, with the embedded methods. If it has a Seal and an Open of its own, to count
+// or to forbid calls, it needs all the other methods too, or the two will be bypassed.
 //
-// The ciphertexts of a must be as long as their text, in the same place, and
-// followed by a tag of a.Overhead() bytes. Gather panics if a.NonceSize() is
+// A ciphertext of a must be as long as its text, begin in the same place, and
+// be followed by a tag of a.Overhead() bytes. Gather panics if a.NonceSize() is
 // 0, because an AEAD that makes its own nonces puts them in front. The adapter
-// panics if a puts its output elsewhere than it was told.
+// panics if a puts its output anywhere but where it was told.
 func Gather(a cipher.AEAD) Gatherer {
 	if g, ok := a.(Gatherer); ok {
 		return g
@@ -128,8 +128,8 @@ func (g *adapter) SealSplit(out, nonce, prefix, additionalData []byte) {
 	g.seal(out, nonce, out[:n], additionalData)
 }
 
-// seal seals text into out, which may hold the text already. If it does not return,
-// because the AEAD panics, out holds zeros.
+// seal seals text into out, which may hold the text already. If the AEAD panics, out
+// holds zeros.
 func (g *adapter) seal(out, nonce, text, additionalData []byte) {
 	done := false
 	defer func() {
@@ -226,8 +226,8 @@ func (g *adapter) OpenScatter(pieces [][]byte, nonce, ciphertext, additionalData
 	return nil
 }
 
-// open opens ciphertext into out. If it does not return true, also because the
-// AEAD panics, out holds zeros.
+// open opens ciphertext into out. Unless it returns true, out holds zeros, even
+// if the AEAD panics.
 func (g *adapter) open(out, nonce, ciphertext, additionalData []byte) (ok bool) {
 	defer func() {
 		if !ok {

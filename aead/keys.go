@@ -11,7 +11,7 @@ import (
 
 // TrafficKeys are the write key and write IV of one direction. They print as
 // "aead.TrafficKeys[redacted]" through fmt and log/slog, and do not marshal to JSON,
-// XML or gob. encoding/asn1 asks no type, and writes them.
+// XML or gob. encoding/asn1 has no hook to prevent it, and writes them.
 type TrafficKeys struct {
 	Key []byte // Suite.KeySize bytes
 	IV  []byte // IVSize bytes
@@ -31,12 +31,13 @@ func (TrafficKeys) LogValue() slog.Value { return slog.StringValue(redacted) }
 // MarshalText returns an error, which keeps the keys out of encoders as well.
 func (TrafficKeys) MarshalText() ([]byte, error) { return nil, errMarshal }
 
-// MarshalBinary is MarshalText for encoding/gob, which asks for no text.
+// MarshalBinary is MarshalText for encoding/gob, which does not call
+// MarshalText.
 func (TrafficKeys) MarshalBinary() ([]byte, error) { return nil, errMarshal }
 
 var errMarshal = errors.New("aead: traffic keys do not marshal")
 
-// Wipe overwrites both with zeros.
+// Wipe overwrites the key and the IV with zeros.
 func (k TrafficKeys) Wipe() {
 	clear(k.Key)
 	clear(k.IV)
@@ -46,7 +47,7 @@ var errSecretSize = errors.New("aead: traffic secret does not have the hash's si
 
 // DeriveTrafficKeys returns the write key and write IV that belong to a traffic
 // secret, in new slices. The secret must be s.Hash().Size() bytes long; any
-// other length is an error. It is not changed and not kept. DeriveTrafficKeys
+// other length is an error. It is neither changed nor kept. DeriveTrafficKeys
 // panics if s is nil or not made by [NewSuite].
 //
 // See RFC 9846, Section 7.3.
@@ -68,7 +69,7 @@ func DeriveTrafficKeys(s *Suite, secret []byte) (TrafficKeys, error) {
 
 // NextTrafficSecret returns the traffic secret that follows secret after a
 // KeyUpdate, in a new slice. The secret must be s.Hash().Size() bytes long; any
-// other length is an error. It is not changed and not kept. NextTrafficSecret
+// other length is an error. It is neither changed nor kept. NextTrafficSecret
 // panics if s is nil or not made by [NewSuite].
 //
 // See RFC 9846, Section 7.2.
@@ -85,11 +86,11 @@ const labelPrefix = "tls13 "
 var errExpandLength = errors.New("aead: length does not fit HKDF-Expand-Label")
 
 // ExpandLabel returns HKDF-Expand-Label(secret, label, context, length), in a
-// new slice of length bytes. The label is given without its "tls13 ".
+// new slice of length bytes. The label is passed without its "tls13 ".
 //
-// It returns an error if length is negative or more than 255 hashes or 65535,
-// if the label is empty or longer than 249 bytes, or the context longer than
-// 255. It panics if the hash is not linked into the program.
+// It returns an error if length is negative, more than 255 hashes or more than
+// 65535, if the label is empty or longer than 249 bytes, or if the context is
+// longer than 255. It panics if the hash is not linked into the program.
 //
 // See RFC 9846, Section 7.1.
 func ExpandLabel(h crypto.Hash, secret []byte, label string, context []byte, length int) ([]byte, error) {
@@ -107,7 +108,7 @@ func ExpandLabel(h crypto.Hash, secret []byte, label string, context []byte, len
 	case len(labelPrefix)+len(label) > 255 || len(context) > 255:
 		return nil, errors.New("aead: label or context too long")
 	}
-	// On the stack: a handshake derives a dozen of keys.
+	// On the stack: a handshake derives a dozen keys.
 	info := make([]byte, 0, 2+1+255+1+255)
 	info = binary.BigEndian.AppendUint16(info, uint16(length))
 	info = append(info, byte(len(labelPrefix)+len(label)))

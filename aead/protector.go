@@ -10,8 +10,8 @@ import (
 	"example.com/splitseal/internal/mem"
 )
 
-// ErrSequenceExhausted says that the sequence number reached 2⁶⁴−1, which is
-// never used, so that it cannot wrap. The Protector refuses every later seal
+// ErrSequenceExhausted says that the sequence number has reached 2⁶⁴−1, which
+// is never used, so that it cannot wrap. The Protector refuses every later seal
 // and open; a new key is needed.
 var ErrSequenceExhausted = errors.New("aead: sequence number exhausted")
 
@@ -21,18 +21,19 @@ var ErrSequenceExhausted = errors.New("aead: sequence number exhausted")
 // Protector share a nonce. Two Protectors with the same keys do not know of
 // each other.
 //
-// A Protector does not know the suite's [Suite.RecordLimit] and seals until its
-// numbers end. Who makes the records keeps to it, as record.Sealer does.
+// A Protector does not enforce the suite's [Suite.RecordLimit] and seals until
+// its numbers run out. Whoever makes the records enforces it, as record.Sealer
+// does.
 //
 // All methods take the record header as an integer: its five bytes are the low
-// 40 bits, the content type the highest of them. It is the additional data.
+// 40 bits, with the content type highest. The header is the additional data.
 //
 // A Protector has one owner and serves one direction, for sealing or for
-// opening: its methods must not be called concurrently. Two seals at once can use
-// one number, and an open beside a seal can change the nonce that the seal is about
-// to use. A copy is the same Protector: it shares number and keys with the original,
-// and putting it back brings no number back. go vet reports copies nevertheless,
-// because a copy suggests an owner of its own.
+// opening: its methods must not be called concurrently. Two seals at once can use the
+// same number, and an open during a seal can change the nonce that the seal is about to
+// use. A copy is the same Protector: it shares number and keys with the original, and
+// restoring a copy restores no number. go vet reports copies nevertheless, because a
+// copy suggests an owner of its own.
 //
 // See RFC 9846, Sections 5.2 and 5.3.
 type Protector struct {
@@ -47,7 +48,7 @@ type protectorState struct {
 	tagSize int // of suite
 	stage   stage
 
-	// One of the two is set; neither is after Wipe.
+	// One of the two is set; after Wipe, neither is.
 	record *gcm.RecordKey
 	other  *otherKey
 }
@@ -61,9 +62,9 @@ const (
 	busy // a call of an otherKey is under way
 )
 
-// An otherKey is an AEAD that takes nonce and additional data as slices. The arrays
-// are here because arguments of an interface's method escape. One call uses them at a
-// time: while another module's AEAD runs, the Protector is busy.
+// An otherKey is an AEAD that takes nonce and additional data as slices. The arrays are
+// here because arguments of interface methods escape. One call uses them at a time:
+// while another module's AEAD runs, the Protector is busy.
 type otherKey struct {
 	aead   Gatherer
 	iv     [IVSize]byte
@@ -72,8 +73,8 @@ type otherKey struct {
 }
 
 // NewProtector returns a Protector at sequence number 0. keys must have the
-// sizes of the suite, else NewProtector returns an error, as it does where the
-// suite's AEAD is not allowed. They are not kept. It panics as [Suite.New] does.
+// suite's sizes; they are not kept. NewProtector returns an error if the sizes
+// differ, or if the suite's AEAD is not allowed. It panics as [Suite.New] does.
 //
 // RFC 9846, Section 5.3: "the first record transmitted under a particular
 // traffic key MUST use sequence number 0."
@@ -81,10 +82,10 @@ func NewProtector(s *Suite, keys TrafficKeys) (*Protector, error) {
 	return ResumeProtector(s, keys, 0)
 }
 
-// ResumeProtector returns a Protector that goes on at sequence number seq,
-// where another one under the same keys has stopped for good. It is the only
-// way to start above zero, and using it twice, or while the other one is still
-// in use, repeats nonces. Otherwise, errors and panics included, it is
+// ResumeProtector returns a Protector that continues at sequence number seq,
+// where another one with the same keys has stopped for good. It is the only way
+// to start above zero, and using it twice, or while the other one is still in
+// use, repeats nonces. In all else, errors and panics included, it is
 // [NewProtector].
 func ResumeProtector(s *Suite, keys TrafficKeys, seq uint64) (*Protector, error) {
 	s.check()
@@ -154,12 +155,12 @@ func (p *Protector) Format(s fmt.State, verb rune) {
 // content may be exactly out[:len(content)]; otherwise it must not overlap out.
 //
 // Seal uses the current sequence number and then adds one; the number is spent
-// before out is written, so a panic in the AEAD does not bring it back. It leaves zeros
-// in out, where content may have been; a fault in this module's kernels, of memory that
-// is unmapped meanwhile, need not. Seal returns [ErrSequenceExhausted] when there is no
-// number left, and panics on a wrong length of out, on a header of more than 40 bits, on
-// an invalid overlap, after [Protector.Wipe], and when the Protector's own AEAD calls it;
-// in all these cases nothing has changed.
+// before out is written, so a panic in the AEAD does not bring it back. Such a panic
+// leaves zeros in out, where content may have been; a fault in this module's kernels,
+// on memory that is unmapped during the call, need not. Seal returns
+// [ErrSequenceExhausted] when there is no number left, and panics on a wrong length of
+// out, on a header of more than 40 bits, on an invalid overlap, after [Protector.Wipe],
+// and when the Protector's own AEAD calls it; in all these cases nothing has changed.
 //
 // RFC 9846, Section 5.3: "If a TLS implementation would need to wrap a sequence
 // number, it MUST either rekey ([Section 4.7.3]) or terminate the connection."
@@ -187,12 +188,12 @@ func (p *Protector) Seal(out []byte, header uint64, content []byte, contentType 
 // SealSplit fills out, the body of a record, with the ciphertext of an inner
 // plaintext and its tag. The inner plaintext is prefix followed by what out
 // holds at out[len(prefix) : len(out)-Overhead]: content type, padding, and
-// any content that is there. out must be at most 65535 bytes long.
+// any content already there. out must be at most 65535 bytes long.
 //
 // prefix may be exactly out[:len(prefix)]; otherwise it must not overlap out.
 //
-// SealSplit treats the sequence number and reports errors as [Protector.Seal]
-// does, and panics as well when out is shorter than len(prefix) +
+// SealSplit treats the sequence number, reports errors and panics as
+// [Protector.Seal] does; it also panics when out is shorter than len(prefix) +
 // [Protector.Overhead].
 func (p *Protector) SealSplit(out []byte, header uint64, prefix []byte) error {
 	s := p.check(out, header)
@@ -219,14 +220,14 @@ func (p *Protector) SealSplit(out []byte, header uint64, prefix []byte) error {
 // be exactly as long as all pieces together + [Protector.Overhead], and at most
 // 65535 bytes.
 //
-// Pieces are only read and may overlap each other. A piece may stand exactly
-// where its ciphertext will be written; otherwise it must not overlap out.
+// Pieces are only read and may overlap each other. A piece may be exactly where
+// its ciphertext will be written; otherwise it must not overlap out.
 //
 // Warning: nobody may change the list while SealGather runs: see
 // [gcm.AEAD.SealGather].
 //
-// SealGather treats the sequence number and reports errors as [Protector.Seal]
-// does, and panics as well when the AEAD puts its output elsewhere; then out holds
+// SealGather treats the sequence number, reports errors and panics as [Protector.Seal]
+// does; it also panics when the AEAD puts its output elsewhere, and then out holds
 // zeros and the number is spent.
 func (p *Protector) SealGather(out []byte, header uint64, pieces [][]byte) error {
 	s := p.check(out, header)
@@ -250,23 +251,23 @@ func (p *Protector) SealGather(out []byte, header uint64, pieces [][]byte) error
 }
 
 // Open verifies body, the body of a record, which ends with its tag. The first
-// len(prefix) bytes of the inner plaintext go to prefix, the rest replaces its
+// len(prefix) bytes of the inner plaintext go to prefix; the rest replaces its
 // ciphertext at body[len(prefix) : len(body)-Overhead].
 //
 // prefix may be exactly body[:len(prefix)], or empty, and then all of body is
 // opened in place; otherwise it must not overlap body. When prefix is
-// elsewhere, body[:len(prefix)] is working space: on return each of
-// its bytes is what it was before, or zero. The tag is not written.
+// elsewhere, body[:len(prefix)] is working space: on return each of its bytes
+// is unchanged or zero. The tag is not written.
 //
 // Open uses the current sequence number, and adds one only if body verifies.
 // If it does not, Open returns [ErrOpen], and prefix and body[len(prefix) :
-// len(body)-Overhead] hold zeros. A body shorter than a tag is ErrOpen too;
-// then, and when it returns [ErrSequenceExhausted], nothing was written. A panic in
-// the AEAD leaves the number as it was, and zeros in prefix and body; a fault in
-// this module's kernels, of memory that is unmapped meanwhile, need not. Open
-// panics, before it writes anything, when prefix is longer than the inner
-// plaintext or body than 65535 bytes, on a header of more than 40 bits, on an
-// invalid overlap, after [Protector.Wipe], and when the Protector's own AEAD calls it.
+// len(body)-Overhead] hold zeros. A body shorter than a tag yields ErrOpen too; then,
+// and when Open returns [ErrSequenceExhausted], nothing has been written. A panic in
+// the AEAD leaves the number as it was, and zeros in prefix and body; a fault in this
+// module's kernels, on memory that is unmapped during the call, need not. Open panics,
+// before it writes anything, when prefix is longer than the inner plaintext, when body
+// is longer than 65535 bytes, on a header of more than 40 bits, on an invalid overlap,
+// after [Protector.Wipe], and when the Protector's own AEAD calls it.
 func (p *Protector) Open(prefix []byte, header uint64, body []byte) error {
 	s := p.check(body, header)
 	n := len(body) - s.tagSize
@@ -296,9 +297,9 @@ func (p *Protector) Open(prefix []byte, header uint64, body []byte) error {
 	return nil
 }
 
-// Wipe erases the key, as far as its AEAD can, and the IV. Every later seal
-// and open panics, those of copies too. See [gcm.RecordKey.Wipe] for what it does not
-// reach; AEADs outside this module can only be dropped for the garbage collector.
+// Wipe erases the key, as far as its AEAD can, and the IV. Every later seal and open
+// panics, on copies too. See [gcm.RecordKey.Wipe] for what it does not reach; AEADs
+// outside this module can only be left to the garbage collector.
 //
 // Wipe panics, and erases nothing, when the Protector's own AEAD calls it.
 func (p *Protector) Wipe() {
@@ -321,8 +322,8 @@ func (p *Protector) Wipe() {
 }
 
 // spend returns the sequence number of the seal that is about to write. Whatever
-// becomes of that seal, no other one gets the number. An open, which may be tried
-// again with another body, adds one by itself once its body has verified.
+// becomes of that seal, no other gets the number. An open, which may be tried again
+// with another body, does not call spend: it adds one once its body has verified.
 func (s *protectorState) spend() (seq uint64, err error) {
 	seq = s.seq
 	if seq == math.MaxUint64 {
@@ -332,7 +333,7 @@ func (s *protectorState) spend() (seq uint64, err error) {
 	return seq, nil
 }
 
-// check returns the state, which the call is to use.
+// check returns the state for a call, or panics if the call is not allowed.
 func (p *Protector) check(body []byte, header uint64) *protectorState {
 	s := p.state
 	if s == nil || s.stage != ready {
@@ -347,7 +348,7 @@ func (p *Protector) check(body []byte, header uint64) *protectorState {
 	return s
 }
 
-// refusal says why there is no call now.
+// refusal says why no call is possible now.
 func (s *protectorState) refusal() string {
 	if s != nil && s.stage == busy {
 		return "aead: Protector called by its own AEAD, or concurrently"
@@ -355,12 +356,12 @@ func (s *protectorState) refusal() string {
 	return "aead: Protector was wiped or not made by NewProtector"
 }
 
-// sealSplit, sealGather and open are SealSplit, SealGather and OpenSplit of an AEAD that
-// need not be this module's. If it panics, no text that is not sealed or not verified
+// sealSplit, sealGather and open are SealSplit, SealGather and OpenSplit of an AEAD
+// that need not be this module's. If the AEAD panics, no unsealed or unverified text
 // stays in the output. If it calls the Protector that it works for, that call is
-// refused: it would change nonce and header, which the AEAD is about to use.
+// refused: it would change the nonce and the header that the AEAD is about to use.
 //
-// A RecordKey does neither. Once it has begun it does not panic, unless
+// A RecordKey does neither. Once it has begun, it does not panic unless
 // debug.SetPanicOnFault makes it, and a deferred call would take a tenth of a short
 // record's time.
 func (s *protectorState) sealSplit(out []byte, seq, header uint64, prefix []byte) {
@@ -394,7 +395,8 @@ func (s *protectorState) open(prefix []byte, seq, header uint64, body []byte) (e
 	return err
 }
 
-// finish ends a call of the three above. If it is not done, a and b are cleared.
+// finish ends a call of one of the three above. If the call is not done, a and
+// b are cleared.
 func (s *protectorState) finish(done *bool, a, b []byte) {
 	s.stage = ready
 	if !*done {

@@ -2,8 +2,9 @@
 // suites, traffic keys, sealing without copying, and the [Protector], which
 // binds a key to its IV and sequence number so that no nonce is used twice.
 //
-// Of a record it knows the body, which it seals and opens, and the five bytes of
-// the header, which are additional data; not what they mean. It does no I/O.
+// Of a record, it knows the body, which it seals and opens, and the header's
+// five bytes, which are additional data, but not what they mean. It does no
+// I/O.
 package aead
 
 import (
@@ -56,18 +57,18 @@ type SuiteParams struct {
 	RecordLimit uint64
 
 	// New returns the AEAD for a key of KeySize bytes, which it must not keep.
-	// Its nonces must have IVSize bytes. It must fit [Gather], whose warning about
-	// embedding is for New as well.
+	// Its nonces must have IVSize bytes. It must meet the terms of [Gather], whose
+	// warning about embedding applies here too.
 	New func(key []byte) (cipher.AEAD, error)
 }
 
-// NewSuite returns a suite whose AEAD is not in this package. It does not
-// register it anywhere.
+// NewSuite returns a suite whose AEAD is not in this package. The suite is not
+// registered anywhere.
 //
-// Whether the AEAD fits p is seen when the first key is set up.
+// Whether the AEAD fits p is checked only when a key is set up.
 //
-// It panics if a field of p is missing, if a size does not fit TLS 1.3, or if
-// the hash is not linked into the program.
+// NewSuite panics if a field of p is missing, if a size does not fit TLS 1.3,
+// or if the hash is not linked into the program.
 func NewSuite(p SuiteParams) *Suite {
 	switch {
 	case p.ID == 0 || p.Name == "" || p.New == nil || p.RecordLimit == 0:
@@ -129,8 +130,8 @@ func AES128GCM() *Suite { return aes128GCM }
 func AES256GCM() *Suite { return aes256GCM }
 
 // ChaCha20Poly1305 returns TLS_CHACHA20_POLY1305_SHA256, with the AEAD of
-// golang.org/x/crypto. Where that has no assembly (it has some for amd64 only),
-// it allocates once per record.
+// golang.org/x/crypto. Where x/crypto has no assembly (it has some for amd64
+// only), the AEAD allocates once per record.
 func ChaCha20Poly1305() *Suite { return chaCha20Poly1305 }
 
 // Suites returns the suites of this package in a new slice, in the order of
@@ -175,8 +176,9 @@ func (s *Suite) TagSize() int { return s.p.TagSize }
 func (s *Suite) Hash() crypto.Hash { return s.p.Hash }
 
 // RecordLimit returns how many records may be sealed under one key. For
-// ChaCha20-Poly1305 that is the largest sequence number. Whoever makes records
-// enforces it; RFC 9846, Section 5.5, says not to enforce it on a peer.
+// ChaCha20-Poly1305 this is the largest sequence number. Whoever makes the
+// records enforces the limit; RFC 9846, Section 5.5, says not to enforce it on
+// a peer.
 func (s *Suite) RecordLimit() uint64 { return s.p.RecordLimit }
 
 var (
@@ -200,7 +202,7 @@ func (s *Suite) New(key []byte) (Gatherer, error) {
 		return nil, err
 	}
 	// "An AEAD algorithm where N_MAX is less than 8 bytes MUST NOT be used with
-	// TLS." (RFC 9846, Section 5.3). Those of TLS 1.3 have 12.
+	// TLS." (RFC 9846, Section 5.3). The AEADs of TLS 1.3 have 12.
 	if a.NonceSize() != IVSize || a.Overhead() != s.p.TagSize {
 		panic("aead: AEAD does not have the sizes of its suite " + s.p.Name)
 	}

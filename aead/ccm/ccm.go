@@ -1,12 +1,11 @@
 // Package ccm provides the two AES-CCM cipher suites of TLS 1.3. It is a module
-// of its own so that users of the others need no CCM.
+// of its own so that users of the other suites need no CCM.
 //
 // The AEAD is that of [github.com/pion/dtls/v3/pkg/crypto/ccm], behind
-// [aead.Gather], which adds the checks that it lacks. It allocates for every
-// record and its two passes run far below the speed of the GCM suites. To verify a
-// record it decrypts it to new memory, which it does not erase: what a record says is
-// left to the garbage collector, whether it is verified or not. CCM is for peers that
-// have nothing else.
+// [aead.Gather], which adds the checks that it lacks. It allocates for every record,
+// and its two passes run far below the speed of the GCM suites. To verify a record it
+// decrypts it into new memory, which it does not erase: the plaintext, verified or not,
+// is left to the garbage collector. CCM is for peers that have nothing else.
 package ccm
 
 import (
