@@ -68,7 +68,7 @@ var alertNames = map[Alert]string{
 	AlertNoApplicationProtocol:        "no_application_protocol",
 }
 
-// String returns the specification's name of a, or its number if it has none.
+// String returns the specification's name for a, or its number if it has none.
 func (a Alert) String() string {
 	if name, ok := alertNames[a]; ok {
 		return name

@@ -36,8 +36,8 @@ func (r Role) String() string {
 type ConnConfig struct {
 	Role Role
 
-	// Sealer and Opener are under application keys. They belong to the Conn from
-	// NewConn on.
+	// Sealer and Opener are under application keys. From NewConn on they belong to
+	// the Conn.
 	Sealer *Sealer
 	Opener *Opener
 
@@ -45,31 +45,32 @@ type ConnConfig struct {
 	// Opener. It is copied.
 	Unread []byte
 
-	// HandleMessage is given each handshake message that may arrive after the
-	// handshake, its header of four bytes included, but KeyUpdate: on a client
+	// HandleMessage is given each handshake message, except KeyUpdate, that may
+	// arrive after the handshake, its header of four bytes included: on a client
 	// NewSessionTicket and CertificateRequest, on a server Certificate,
-	// CertificateVerify and Finished, and messages unknown to RFC 9846. The
-	// message is only valid during the call. If it returns an error, that ends
-	// the connection with a [HookError], or with that error itself if it is one of
-	// this package's variables for which [AlertOf] names an alert; and with that
-	// alert, or else internal_error. For another alert call [Conn.SendAlert] first.
+	// CertificateVerify and Finished, and on both messages unknown to RFC 9846. The
+	// message is valid only during the call. If HandleMessage returns an error, the
+	// connection ends with a [HookError], or with the error itself if it is one of
+	// this package's variables for which [AlertOf] names an alert. The peer is sent
+	// the alert that AlertOf names, or else internal_error; to send another, call
+	// [Conn.SendAlert] first.
 	//
 	// A nil HandleMessage ignores NewSessionTicket and refuses all others with
 	// [ErrUnexpectedMessage].
 	//
-	// It runs inside a Read, and must not call methods that read, nor Export. It
-	// may write, but then Read waits for that. If it panics, that ends the
-	// connection with [ErrInterrupted].
+	// It runs inside a Read, and must not call methods that read, nor Export. It may
+	// write, but Read then waits for the write. If it panics, the connection ends
+	// with [ErrInterrupted].
 	HandleMessage func(c *Conn, message []byte) error
 
-	// OnAlert is told of each alert that was sent, when the transport has taken
-	// it, and of each that was received. It may run inside any method of the
-	// Conn, and must not call any. Neither it nor the Sealer's Padding runs
-	// elsewhere: when Close and all other methods have returned, it is over.
+	// OnAlert is called for each alert that was sent, once the transport has taken
+	// it, and for each that was received. It may run inside any method of the Conn,
+	// and must not call any. Neither it nor the Sealer's Padding runs anywhere else:
+	// once Close and all other methods have returned, neither is called.
 	OnAlert func(a Alert, sent bool)
 
-	// MaxHandshakeMessageSize is the most bytes of a handshake message after
-	// its header. Zero is 65536.
+	// MaxHandshakeMessageSize is the most bytes that a handshake message may have
+	// after its header. Zero means 65536.
 	MaxHandshakeMessageSize int
 
 	// AcceptTruncation is [ReaderConfig.AcceptTruncation].
@@ -85,38 +86,37 @@ type ConnConfig struct {
 // Conn is a TLS 1.3 connection after its handshake: a [net.Conn] that carries
 // application data in records over another one, its transport.
 //
-// Reads and writes run in parallel. One lock is held over a read, another one
-// over everything that seals, alerts and KeyUpdates included; no method but
-// reads waits for a read. Deadlines are the transport's. Zero-length reads and
-// writes do nothing.
+// Reads and writes run in parallel. One lock is held during a read, another during
+// everything that seals, alerts and KeyUpdates included; only reads wait for a read.
+// Deadlines are the transport's. Zero-length reads and writes do nothing.
 //
 // # Reading
 //
-// Read and WriteTo are those of a [Reader]: what comes behind data that a Read returns
-// is for the next one. close_notify of the peer is io.EOF; the other direction stays
-// open. A Read that finds a fault in what the peer sent has its alert sent, unless a
-// write is under way: then the write sends it when the transport has taken its records,
-// and Read does not wait. The connection is then dead in both directions, with the same
-// error.
+// Read and WriteTo work as those of a [Reader]: whatever follows the data that a Read
+// returns is left to the next one. The peer's close_notify is io.EOF; the other
+// direction stays open. A Read that finds a fault in what the peer sent also sends
+// the alert for it, unless a write is under way: then that write sends it once the
+// transport has taken its records, and Read does not wait. The connection is then
+// dead in both directions, with the same error.
 //
-// A KeyUpdate that the peer requests is sent before the next application data,
-// once however many are requested, and never by a Read: two sides that only
-// read, or whose writes are blocked, cannot lock each other up.
+// A KeyUpdate that the peer requests is sent before the next application data, only
+// one however many are requested, and never by a Read: two sides that only read, or
+// whose writes are blocked, cannot deadlock.
 //
 // # Writing
 //
-// Write, WriteBuffers and ReadFrom are those of a [Writer]: a write that the
+// Write, WriteBuffers and ReadFrom work as those of a [Writer]: a write that the
 // transport breaks off, at a deadline for example, ends this direction for good.
 // Reading goes on.
 //
 // # Ending
 //
 // [Conn.CloseWrite] sends close_notify and leaves the other direction open.
-// [Conn.Close] does so too, unless a write is under way, and closes the transport.
-// After an error alert, sent or received, nothing is sent any more.
+// [Conn.Close] sends it too, unless a write is under way, and closes the transport.
+// After an error alert, sent or received, nothing more is sent.
 //
-// A Conn holds no buffer while it waits for data, unless it is told to keep them;
-// see [Reader]. A Conn that nobody closes holds keys, and its transport.
+// A Conn holds no buffer while it waits for data, unless it is told to keep one; see
+// [Reader]. A Conn that is never closed holds on to its keys and its transport.
 //
 // All methods may be called concurrently, except that Export refuses to run
 // beside others. A Conn must not be copied.
@@ -138,13 +138,13 @@ type Conn struct {
 	readLock sync.Mutex
 	in       Reader
 
-	// failure is set once, by the Read that finds it or by SendAlert. Whoever has
-	// writeLock ends the other direction then, before giving the lock back or after.
+	// failure is set once, by the Read that finds it or by SendAlert. The holder of
+	// writeLock then ends the write direction, before or after releasing the lock.
 	failure atomic.Pointer[failure]
 
-	// over is set once, to net.ErrClosed by Close or to ErrExported by Export. endLock is
-	// held there and where SendAlert sets failure, so that its alert is not lost: a Close
-	// or an Export that comes after it sees it.
+	// over is set once, to net.ErrClosed by Close or to ErrExported by Export.
+	// endLock is held there and where SendAlert sets failure, so that its alert is
+	// not lost: a Close or an Export that comes later sees it.
 	endLock sync.Mutex
 	over    atomic.Pointer[error]
 
@@ -152,7 +152,7 @@ type Conn struct {
 	deadlineLock sync.Mutex
 	ending       bool // the deadline is no longer the caller's
 
-	closeTransport func() error // the first time; after that it returns the same
+	closeTransport func() error // closes it once; later calls return the same error
 }
 
 var (
@@ -166,16 +166,16 @@ type connHooks struct {
 	alert   func(Alert, bool)
 }
 
-// NewConn returns a connection over transport, whose handshake was made
-// elsewhere. It sends and receives nothing.
+// NewConn returns a connection over transport; its handshake was done elsewhere. It
+// sends and receives nothing.
 //
-// It returns [ErrEpoch] if the Sealer or the Opener is not under application
-// keys, [ErrHandshakePartial] if one of them is between the fragments of a
-// handshake message, [ErrKeyUpdatePending] as [Opener.Open] does, [ErrSecretReused]
-// if both have the same traffic secret now, of which a connection has one for each
-// direction, [ErrSuiteMismatch] if their suites differ, or the final error of one of
-// them. It panics if transport, cfg.Sealer or cfg.Opener is nil,
-// if cfg.Role is not set, and if cfg.MaxHandshakeMessageSize is negative.
+// It returns [ErrEpoch] if the Sealer or the Opener is not under application keys,
+// [ErrHandshakePartial] if one of them is between the fragments of a handshake
+// message, [ErrKeyUpdatePending] as [Opener.Open] does, [ErrSecretReused] if both now
+// have the same traffic secret, when each direction must have its own,
+// [ErrSuiteMismatch] if their suites differ, or the final error of one of them. It
+// panics if transport, cfg.Sealer or cfg.Opener is nil, if cfg.Role is not set, and
+// if cfg.MaxHandshakeMessageSize is negative.
 func NewConn(transport net.Conn, cfg ConnConfig) (*Conn, error) {
 	if cfg.Role != RoleClient && cfg.Role != RoleServer {
 		panic("record: ConnConfig.Role is not set")
@@ -233,9 +233,9 @@ func NewConn(transport net.Conn, cfg ConnConfig) (*Conn, error) {
 	return c, nil
 }
 
-// Read reads application data into p, as [Reader.Read] does. After Close it
-// returns [net.ErrClosed], after an error alert of [Conn.SendAlert] [ErrClosed],
-// wrapped.
+// Read reads application data into p, as [Reader.Read] does. After Close it returns
+// [net.ErrClosed]; [Conn.SendAlert] says what it returns after an error alert of this
+// side.
 func (c *Conn) Read(p []byte) (n int, err error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -254,7 +254,7 @@ func (c *Conn) Read(p []byte) (n int, err error) {
 func (c *Conn) WriteTo(w io.Writer) (n int64, err error) {
 	c.readLock.Lock()
 	defer c.unlockRead()
-	if err := c.usable(); err != nil { // not nil for an end that was reached before
+	if err := c.usable(); err != nil { // rather than nil for an end reached before
 		return 0, err
 	}
 	n, err = c.in.WriteTo(w)
@@ -277,9 +277,8 @@ func (c *Conn) Write(p []byte) (n int, err error) {
 	return n, c.writeError(err)
 }
 
-// WriteBuffers sends the concatenation of pieces, as [Writer.WriteBuffers] does.
-// Nobody may change the list while it runs, another goroutine least of all: see
-// there. Its errors are those of Write.
+// WriteBuffers sends the concatenation of pieces, as [Writer.WriteBuffers] does. The
+// list must not change while it runs: see there. Its errors are those of Write.
 func (c *Conn) WriteBuffers(pieces [][]byte) (n int64, err error) {
 	if err := c.beginWrite(); err != nil {
 		return 0, err
@@ -303,11 +302,11 @@ func (c *Conn) WriteHandshake(messages []byte) error {
 	return c.write(func() error { return c.out.WriteHandshake(messages) })
 }
 
-// KeyUpdate sends a KeyUpdate message and moves to the next generation of keys.
-// With request it asks the peer for a KeyUpdate in return, unless an earlier
-// request has not been answered: that one is not repeated. No one needs to call
-// it: keys are updated by themselves when they must be. Peers end a connection
-// after 16 or 32 KeyUpdates without data between them.
+// KeyUpdate sends a KeyUpdate message and moves to the next generation of keys. With
+// request true it asks the peer for a KeyUpdate in return, unless an earlier request
+// has not been answered yet. There is no need to call it: keys are updated
+// automatically when they must be. Peers end a connection after 16 or 32 KeyUpdates
+// without data between them.
 //
 // Its errors are those of Write and [ErrKeyUpdateLimit].
 //
@@ -321,10 +320,10 @@ func (c *Conn) KeyUpdate(request bool) error {
 // received and not read. The transport stays open and is the caller's; every
 // later call, Close too, returns [ErrExported].
 //
-// It returns [ErrInUse] while another method runs, [ErrHandshakePartial] if a
-// record or a handshake message is partly through, which a Read can change, and
-// then nothing has changed. To get a Read that waits out of the way, set a read
-// deadline that has passed, and clear it afterwards: nothing is lost.
+// It returns [ErrInUse] while another method runs, [ErrHandshakePartial] if a record
+// or a handshake message is partly through, which further Reads can resolve, and then
+// nothing has changed. To interrupt a Read that is waiting, set a read deadline in
+// the past, and clear it afterwards: nothing is lost.
 //
 // A connection cannot be exported once one of its directions has ended: after
 // CloseWrite Export returns [ErrClosed], after the peer's close_notify [io.EOF],
@@ -358,8 +357,8 @@ func (c *Conn) Export() (sealer, opener *State, err error) {
 	if opener, err = c.in.opener.Export(unread); err != nil {
 		return nil, nil, err
 	}
-	// Nothing keeps the Sealer from it: it is usable, under application keys, and
-	// whole messages only have been sealed.
+	// The Sealer cannot refuse: it is usable, under application keys, and has sealed
+	// whole messages only.
 	if sealer, err = c.out.sealer.Export(); err != nil {
 		panic("record: Sealer exported or changed by someone else")
 	}
@@ -372,7 +371,7 @@ func (c *Conn) Export() (sealer, opener *State, err error) {
 // Suite returns the suite that both directions use.
 func (c *Conn) Suite() *aead.Suite { return c.suite }
 
-// SetDeadline sets both deadlines. A time of zero is none.
+// SetDeadline sets both deadlines. A zero time means none.
 func (c *Conn) SetDeadline(t time.Time) error {
 	if err := c.SetReadDeadline(t); err != nil {
 		return err
@@ -381,7 +380,7 @@ func (c *Conn) SetDeadline(t time.Time) error {
 }
 
 // SetReadDeadline sets the transport's read deadline. A read that it ends loses
-// nothing and can be made again.
+// nothing and can be repeated.
 func (c *Conn) SetReadDeadline(t time.Time) error {
 	if c.usable() == ErrExported {
 		return ErrExported
@@ -389,12 +388,11 @@ func (c *Conn) SetReadDeadline(t time.Time) error {
 	return c.transport.SetReadDeadline(t)
 }
 
-// SetWriteDeadline sets the transport's write deadline. A write that it ends has
-// ended this direction for good. It holds for all of a call, ReadFrom's too; to
-// limit how long nothing may move instead, give NewConn a transport that sets its
-// deadline in each Write. (A wrapped socket is read as other transports are; see
-// [Reader].) When the connection is dead, the call does
-// nothing.
+// SetWriteDeadline sets the transport's write deadline. A write that it ends also
+// ends this direction for good. It covers the whole of a call, ReadFrom's too; to
+// limit instead how long a call may make no progress, give NewConn a transport that
+// sets its deadline in each Write. (A wrapped socket is read as other transports are;
+// see [Reader].) When the connection is dead, SetWriteDeadline does nothing.
 func (c *Conn) SetWriteDeadline(t time.Time) error {
 	c.deadlineLock.Lock()
 	defer c.deadlineLock.Unlock()
@@ -425,7 +423,7 @@ func (c *Conn) usable() error {
 	return nil
 }
 
-// readError says that the connection is closed if that is why a read failed.
+// readError returns the error of usable instead of err if that is why a read failed.
 func (c *Conn) readError(err error) error {
 	if over := c.usable(); over != nil && err == c.in.err {
 		return over
@@ -433,8 +431,8 @@ func (c *Conn) readError(err error) error {
 	return err
 }
 
-// unlockRead ends a read. If Close did not get the lock, it leaves the keys and
-// the buffer to whoever had it.
+// unlockRead ends a read. A Close that did not get the lock leaves the keys and the
+// buffer to the read that had it.
 func (c *Conn) unlockRead() {
 	c.readLock.Unlock()
 	if c.usable() != nil {
@@ -460,16 +458,16 @@ func (c *Conn) beginWrite() error {
 	return err
 }
 
-// endWrite ends this direction if the connection has failed, and gives the write lock
-// back.
+// endWrite ends this direction if the connection has failed, and releases the write
+// lock.
 func (c *Conn) endWrite() {
 	c.unlockWrite()
 	if c.failure.Load() != nil {
-		c.applyFailure() // it may have failed when unlockWrite had looked
+		c.applyFailure() // it may have failed after unlockWrite looked
 	}
 }
 
-// write runs send, which sends something else than application data, under the write
+// write runs send, which sends something other than application data, under the write
 // lock.
 func (c *Conn) write(send func() error) error {
 	if err := c.beginWrite(); err != nil {
@@ -482,7 +480,8 @@ func (c *Conn) write(send func() error) error {
 	return c.writeError(send())
 }
 
-// writable returns why nothing may be sent: what came first, as every time.
+// writable returns an error if nothing may be sent: in every call the one that came
+// first.
 func (c *Conn) writable() error {
 	if c.out.err != nil {
 		return c.writeError(c.out.err)
@@ -490,8 +489,8 @@ func (c *Conn) writable() error {
 	return c.ended()
 }
 
-// ended returns why no more records may be opened or sealed. A Reader or Writer without
-// a Conn asks nil.
+// ended returns an error if no more records may be opened or sealed. c is nil for a
+// Reader or Writer without a Conn.
 func (c *Conn) ended() error {
 	if c == nil {
 		return nil
@@ -502,8 +501,8 @@ func (c *Conn) ended() error {
 	return c.usable()
 }
 
-// peerAlert returns why not even sealed records may be sent. A Writer without a Conn
-// asks nil.
+// peerAlert returns the error alert of the peer, if there was one: then not even
+// sealed records may be sent. c is nil for a Writer without a Conn.
 func (c *Conn) peerAlert() error {
 	if c == nil {
 		return nil
@@ -517,7 +516,8 @@ func (c *Conn) peerAlert() error {
 	return nil
 }
 
-// writeError says that the connection is closed if that is why a write failed.
+// writeError returns the error of usable instead of err if that is why a write
+// failed.
 func (c *Conn) writeError(err error) error {
 	if over := c.usable(); over != nil && err != nil {
 		return over
@@ -532,7 +532,7 @@ func (c *Conn) callOnAlert(a Alert, sent bool) {
 	}
 }
 
-// handleMessage takes a handshake message that is not a KeyUpdate, under the read
+// handleMessage handles a handshake message that is not a KeyUpdate, under the read
 // lock.
 func (c *Conn) handleMessage(message []byte) error {
 	switch message[0] {
@@ -562,8 +562,8 @@ func (c *Conn) handleMessage(message []byte) error {
 	}
 	// "A client that receives a post-handshake CertificateRequest message without
 	// having sent the "post_handshake_auth" extension MUST send an
-	// "unexpected_message" fatal alert." (RFC 9846, Section 4.7.2). Who has sent
-	// the extension has a handler.
+	// "unexpected_message" fatal alert." (RFC 9846, Section 4.7.2). A client that has
+	// sent the extension has a handler.
 	if c.hooks.message == nil {
 		return ErrUnexpectedMessage
 	}

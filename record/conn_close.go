@@ -8,10 +8,11 @@ import (
 )
 
 // CloseWrite sends close_notify: nothing more will be sent. Reading goes on. It does
-// not shut the transport down, so no FIN is sent. Calling it again does nothing and returns
-// nil. It waits for a write that is under way, and then has five seconds, whatever the
-// write deadline, if the transport has deadlines; after that it has none. Its errors
-// are those of Write; the error of a connection that is dead is one of them.
+// not shut the transport down, so no FIN is sent. Calling it again does nothing and
+// returns nil. It waits for a write that is under way, and then has five seconds,
+// whatever the write deadline, if the transport has deadlines; afterwards the
+// transport has no write deadline. Its errors are those of Write, including that of a
+// dead connection.
 //
 // See RFC 9846, Section 6.1.
 func (c *Conn) CloseWrite() error {
@@ -31,26 +32,29 @@ func (c *Conn) CloseWrite() error {
 		c.deadlineLock.Lock()
 		defer c.deadlineLock.Unlock()
 		c.ending = false
-		c.transport.SetWriteDeadline(time.Time{}) // for who goes on over the transport
+		c.transport.SetWriteDeadline(time.Time{}) // for those who go on over the transport
 	}
 	return c.writeError(err)
 }
 
 // SendAlert sends the alert a, for a caller whose own code has found a fault of the
 // peer's: in post-handshake authentication, say. An error alert ends the connection,
-// whether or not it can be sent: every later call but Close returns [ErrClosed],
-// wrapped, and no record is opened any more. A Read that waits does so until something
-// arrives, or until Close. The alert is sent at once, within a second, whatever the
-// write deadline, if no Write is under way, and otherwise by that Write, unless Close
-// breaks that off; and not at all after CloseWrite, a failed
-// Write, or at the key's hard limit.
+// whether or not it can be sent: no more records are opened, and every later read,
+// write or Export returns an error that wraps [ErrClosed], except in a direction that
+// had ended before, which keeps its error: after the peer's close_notify Read still
+// returns io.EOF. A Read that is waiting goes on waiting until something arrives, or
+// until Close. If no Write is under way the alert is sent at once, within a second,
+// whatever the write deadline; otherwise that Write sends it, unless Close breaks the
+// Write off. It is not sent at all after CloseWrite, after a failed Write, or at the
+// key's hard limit.
 //
-// In [ConnConfig.HandleMessage] it may be called too. If that returns an error then,
-// that Read and later ones return it, as a [HookError].
+// It may be called in [ConnConfig.HandleMessage] too. If that then returns an error,
+// the Read under way and later ones return it, as a [HookError].
 //
-// [AlertCloseNotify] is [Conn.CloseWrite]. [AlertUserCanceled] goes out as a Write
-// does, with its errors and [ErrKeyExhausted]; the caller then calls Close. SendAlert
-// of an error alert returns an error only if the connection was dead before.
+// For [AlertCloseNotify] it is [Conn.CloseWrite]. [AlertUserCanceled] is sent as a
+// Write is, with the errors of Write and [ErrKeyExhausted]; the caller then calls
+// Close. For an error alert SendAlert returns an error only if the connection was
+// dead before.
 //
 // See RFC 9846, Section 6.
 func (c *Conn) SendAlert(a Alert) error {
@@ -83,19 +87,20 @@ func (c *Conn) SendAlert(a Alert) error {
 	return err
 }
 
-// Close sends close_notify, if this direction is in a state for it, and closes
-// the transport. Reads and writes that are under way, and later ones, return
+// Close sends close_notify, if this direction has not ended yet, and closes the
+// transport. Reads and writes that are under way, and later ones, return
 // [net.ErrClosed].
 //
-// If a write is under way that does not end within a millisecond, Close breaks it off,
-// and no close_notify is sent. Otherwise Close has a second to send it, whatever the
-// write deadline, and a tenth of one more if the transport's deadlines do nothing.
-// Methods that are under way may return, and run hooks, after Close has returned.
+// If a write is under way that does not end within a millisecond, Close breaks it
+// off, and no close_notify is sent. Otherwise Close has a second to send it, whatever
+// the write deadline, and another tenth of a second if the transport's deadlines do
+// nothing. Methods that are under way may return, and run hooks, after Close has
+// returned.
 //
 // It returns the error of the transport's Close, or else the [TransportError] of an
-// earlier write or the error of close_notify itself, which is [ErrKeyExhausted] at the
-// key's hard limit. A write that Close breaks off has an error of its own. If Close was
-// called before it returns [net.ErrClosed].
+// earlier write or the error of close_notify itself, which is [ErrKeyExhausted] at
+// the key's hard limit. It does not return the error of a write that it breaks off.
+// If Close has been called before, it returns [net.ErrClosed].
 func (c *Conn) Close() (err error) {
 	if c.transport == nil {
 		panic(notMade)
@@ -122,7 +127,7 @@ func (c *Conn) Close() (err error) {
 	return nil
 }
 
-// errAlertSent is what ends a connection when SendAlert does.
+// errAlertSent is the error of a connection that SendAlert has ended.
 var errAlertSent = fmt.Errorf("%w by an error alert of this side", ErrClosed)
 
 var errTooLate = &TransportError{Op: "write", Err: fmt.Errorf("the transport did not take close_notify: %w", os.ErrDeadlineExceeded)}
@@ -134,7 +139,7 @@ type failure struct {
 	send  bool
 }
 
-// markClosed says that Close was called, or why it cannot be.
+// markClosed marks c as closed, or returns why it cannot be.
 func (c *Conn) markClosed() error {
 	c.endLock.Lock()
 	defer c.endLock.Unlock()
@@ -154,9 +159,9 @@ func (c *Conn) closeNotify() error {
 	return err
 }
 
-// lastWrite runs send, which sends what is sent last. If that takes longer than wait, the
-// transport is closed, which ends a write of a transport that has no deadlines, or whose
-// deadlines do nothing.
+// lastWrite runs send, which makes the last write. If that takes longer than wait,
+// the transport is closed, which ends the write even if the transport has no
+// deadlines, or its deadlines do nothing.
 func (c *Conn) lastWrite(wait time.Duration, send func() error) (err error) {
 	timer := time.AfterFunc(wait+deadlineGrace, func() { c.closeTransport() })
 	defer func() { // also when the transport panics
@@ -170,8 +175,8 @@ func (c *Conn) lastWrite(wait time.Duration, send func() error) (err error) {
 	return send()
 }
 
-// lastDeadline takes the write deadline out of the caller's hands, for what is sent
-// last, and moves it to the end of wait. No write is under way.
+// lastDeadline takes the write deadline out of the caller's hands for the last write,
+// and moves it to the end of wait. No write is under way.
 func (c *Conn) lastDeadline(wait time.Duration) error {
 	if c.transport == nil {
 		panic(notMade)
@@ -182,8 +187,7 @@ func (c *Conn) lastDeadline(wait time.Duration) error {
 	return c.transport.SetWriteDeadline(time.Now().Add(wait))
 }
 
-// closeWriting ends the direction that Close has closed, and gives the write lock
-// back.
+// closeWriting ends the direction that Close has closed, and releases the write lock.
 func (c *Conn) closeWriting() {
 	if c.failure.Load() == nil {
 		c.out.fail(net.ErrClosed)
@@ -192,7 +196,7 @@ func (c *Conn) closeWriting() {
 }
 
 // closeWritingLate is closeWriting for when the lock comes too late. Close may have
-// returned, and no hook may run after it, so no alert is sent.
+// returned, after which no hook may run, so no alert is sent.
 func (c *Conn) closeWritingLate() {
 	err := net.ErrClosed
 	if f := c.failure.Load(); f != nil {
@@ -205,12 +209,12 @@ func (c *Conn) closeWritingLate() {
 // readFailed ends the other direction too, under the read lock.
 //
 // "Upon transmission or receipt of a fatal alert message, both parties MUST
-// immediately close the connection." "Whenever an implementation encounters a
-// fatal error condition, it SHOULD send an appropriate fatal alert and MUST close
-// the connection without sending or receiving any additional data." (RFC 9846,
-// Section 6.2). Deviation: the transport stays open until the caller's Close,
-// though nothing more is sent or read. Closed here, with data of the peer unread,
-// it could lose the alert.
+// immediately close the connection." "Whenever an implementation encounters a fatal
+// error condition, it SHOULD send an appropriate fatal alert and MUST close the
+// connection without sending or receiving any additional data." (RFC 9846, Section
+// 6.2). Deviation: the transport stays open until the caller's Close, though nothing
+// more is sent or read. Closing it here, with data of the peer unread, could lose the
+// alert.
 func (c *Conn) readFailed(err error) {
 	f := &failure{err: err, send: true}
 	// Not errors.As: an error of the handler may wrap another connection's alert.
@@ -228,8 +232,8 @@ func (c *Conn) readFailed(err error) {
 	}
 }
 
-// unlockWrite ends this direction if the connection has failed, or if the call that holds
-// the write lock has panicked, and gives the lock back.
+// unlockWrite ends this direction if the connection has failed, or if the call that
+// holds the write lock has panicked, and releases the lock.
 func (c *Conn) unlockWrite() {
 	defer c.writeLock.unlock()
 	if c.out.busy {
@@ -245,8 +249,8 @@ func (c *Conn) unlockWrite() {
 	}
 }
 
-// applyFailure acts on a failure that was set, unless somebody has the write lock: who
-// has it looks again when it is given back.
+// applyFailure ends this direction after a failure, unless the write lock is taken:
+// its holder looks again after releasing it.
 func (c *Conn) applyFailure() {
 	if c.writeLock.tryLock() {
 		c.unlockWrite()
@@ -257,8 +261,8 @@ func (c *Conn) applyFailure() {
 // direction.
 func (c *Conn) sendFailure(f *failure) {
 	defer func() { // also when the transport panics
-		// Instead of what SendAlert has left. It may have left the keys too, if
-		// their limit is reached.
+		// This replaces the error that SendAlert has left. It may have left the keys
+		// too, if their limit is reached.
 		c.out.fail(f.err)
 		c.out.sealer.Wipe()
 		c.out.err = f.err
@@ -275,15 +279,15 @@ const (
 	// connections one after the other.
 	writeGrace = time.Millisecond
 
-	// closeTimeout is how long Close waits to send close_notify, and
-	// alertTimeout how long a Read waits to send an error alert: some round
-	// trips, in which a peer that reads makes room for it.
+	// closeTimeout is how long Close waits to send close_notify, and alertTimeout how
+	// long a Read waits to send an error alert: a few round trips, in which a peer
+	// that reads makes room for it.
 	closeTimeout = time.Second
 	alertTimeout = time.Second
 
 	// closeWriteTimeout is crypto/tls's.
 	closeWriteTimeout = 5 * time.Second
 
-	// deadlineGrace is how late a write may return that a deadline has ended.
+	// deadlineGrace is how late a write that a deadline has ended may return.
 	deadlineGrace = 100 * time.Millisecond
 )

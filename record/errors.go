@@ -59,8 +59,9 @@ var (
 	// ErrMalformedMessage is a handshake message of the wrong length or type.
 	ErrMalformedMessage = errors.New("record: malformed handshake message")
 
-	// ErrIllegalMessage is a handshake message that can be parsed and says what it
-	// may not. It is for message handlers: this package itself does not return it.
+	// ErrIllegalMessage is a handshake message that can be parsed but holds an
+	// illegal value. It is for message handlers: this package itself does not return
+	// it.
 	ErrIllegalMessage = errors.New("record: illegal value in handshake message")
 
 	// ErrKeyUpdateRequest is a KeyUpdate whose request is neither 0 nor 1.
@@ -69,8 +70,8 @@ var (
 	// ErrHandshakeSize is a handshake message above the caller's limit.
 	ErrHandshakeSize = errors.New("record: handshake message above the size limit")
 
-	// ErrUnexpectedMessage is a handshake message that nobody expects. A [Reader]
-	// returns it, and a [Conn].
+	// ErrUnexpectedMessage is a handshake message that is not expected. A [Reader]
+	// and a [Conn] return it.
 	ErrUnexpectedMessage = errors.New("record: unexpected handshake message")
 
 	// ErrRecordSizeLimit is a record size limit below [MinRecordSizeLimit].
@@ -85,11 +86,11 @@ var (
 	// a KeyUpdate has not been answered.
 	ErrKeyUpdateRequired = errors.New("record: key update required first")
 
-	// ErrKeyExhausted refuses a record because the key's usage limit is
-	// reached. A KeyUpdate and alerts fit above the limit for content.
+	// ErrKeyExhausted refuses a record because the key's usage limit is reached. A
+	// KeyUpdate and alerts may still be sealed above the limit for content.
 	ErrKeyExhausted = errors.New("record: key usage limit reached")
 
-	// ErrKeyUpdateLimit refuses a KeyUpdate because 2^48-1 were sent.
+	// ErrKeyUpdateLimit refuses a KeyUpdate because 2^48-1 have been sent.
 	ErrKeyUpdateLimit = errors.New("record: no key update left")
 
 	// ErrKeyUpdateOutstanding refuses to request a KeyUpdate while an earlier
@@ -123,17 +124,17 @@ var (
 	// but application keys, keys of an earlier epoch.
 	ErrEpoch = errors.New("record: not allowed in this epoch")
 
-	// ErrSecretReused refuses a traffic secret that is or was in use: its keys
-	// would start again at sequence number zero. [NewConn] returns it where both
-	// directions have the same one.
+	// ErrSecretReused refuses a traffic secret that is or was in use: its keys would
+	// start again at sequence number zero. [NewConn] returns it if both directions
+	// have the same one.
 	ErrSecretReused = errors.New("record: traffic secret used before")
 
 	// ErrSuiteMismatch refuses a connection whose two directions have different
 	// suites.
 	ErrSuiteMismatch = errors.New("record: different suites in the two directions")
 
-	// ErrKeySetup says that keys could not be made from a traffic secret. The
-	// cause is wrapped beside it; where it ends a [Reader] it is in a [HookError].
+	// ErrKeySetup says that keys could not be made from a traffic secret. The cause
+	// is wrapped beside it; when it ends a [Reader] it comes in a [HookError].
 	ErrKeySetup = errors.New("record: keys cannot be set up")
 
 	// ErrClosed is final: an alert ended this direction, or it was wiped.
@@ -158,8 +159,8 @@ var (
 	// ErrInUse refuses an export while another method of the [Conn] runs.
 	ErrInUse = errors.New("record: connection in use")
 
-	// ErrMessageHandler is final: an error of the caller's message handler that has no
-	// alert of its own. It comes in a [HookError].
+	// ErrMessageHandler is final: the caller's message handler returned an error that
+	// has no alert of its own. It comes in a [HookError].
 	ErrMessageHandler = errors.New("record: handshake message not handled")
 )
 
@@ -187,16 +188,16 @@ func alertRowOf(err error) *alertRow {
 	return nil
 }
 
-// HookError is an error of the caller's own code that has ended a [Reader] or a
-// [Conn]: of the message handler, or of the constructor of a suite.
+// HookError is an error of the caller's own code, its message handler or the
+// constructor of a suite, that has ended a [Reader] or a [Conn].
 //
-// It counts as one error of this package, which [errors.Is] and [AlertOf] find:
-// the first in Err that has an alert, or else [ErrMessageHandler]. What else is in
-// Err they do not find. The handler's io.EOF is not the end of the data that is
-// read, and its timeout not one that passes.
+// It counts as one error of this package, which [errors.Is] and [AlertOf] find: the
+// first in Err that has an alert, or else [ErrMessageHandler]. They find nothing else
+// in Err: a handler's io.EOF is not the end of the data, and its timeout not one
+// after which reading can go on.
 type HookError struct {
-	// Err is what the message handler returned, or what the constructor did,
-	// wrapped beside [ErrKeySetup].
+	// Err is what the message handler returned, or the constructor's error, wrapped
+	// beside [ErrKeySetup].
 	Err error
 
 	is error
@@ -213,7 +214,7 @@ func (e *HookError) Error() string {
 func (e *HookError) Unwrap() error { return e.is }
 
 // hookError returns the final error for err, which counts as other if it has no
-// alert. An error of this package stays what it is.
+// alert. An error variable of this package that has one is returned as it is.
 func hookError(err, other error) error {
 	if row := alertRowOf(err); row != nil && row.send {
 		if err == row.err {
@@ -226,14 +227,14 @@ func hookError(err, other error) error {
 
 // AlertError is an error alert that the peer has sent. It ended the connection.
 //
-// Find it with a target of type *AlertError in [errors.As]; the AlertError of
+// Find it with [errors.As] and a variable of type *AlertError; the AlertError of
 // crypto/tls is a value.
 type AlertError struct {
 	Alert Alert
 }
 
 func (e *AlertError) Error() string {
-	// One without a name calls itself an alert.
+	// String says "alert" if it has no name.
 	return "record: peer sent alert " + strings.TrimPrefix(e.Alert.String(), "alert ")
 }
 
@@ -244,8 +245,8 @@ type TransportError struct {
 	Op string // "read" or "write"
 
 	// Err is what the transport returned, or [io.ErrShortWrite]. If the transport
-	// returned io.EOF, or wrapped it, Err is [io.ErrUnexpectedEOF] after a read and
-	// [io.ErrClosedPipe] after a write, with its text.
+	// returned io.EOF or an error that wraps it, Err keeps only the text, and wraps
+	// [io.ErrUnexpectedEOF] after a read and [io.ErrClosedPipe] after a write.
 	Err error
 }
 
@@ -263,12 +264,12 @@ func (e *TransportError) Timeout() bool { return isTimeout(e.Err) }
 // Temporary returns false: the same call will not succeed later.
 func (e *TransportError) Temporary() bool { return false }
 
-// isTimeout reports whether err is a deadline's. The timeout of a connection that is
-// dead is none, though it says that it is one: the kernel reports it once, and then
-// the end of the stream.
+// isTimeout reports whether err comes from a deadline. The timeout of a dead
+// connection does not, though it claims to: the kernel reports it once, and then the
+// end of the stream.
 func isTimeout(err error) bool {
-	// First what package net returns: errors.As takes a microsecond, and net/http's
-	// server lets a read time out in every request.
+	// What package net returns is tried first: errors.As takes a microsecond, and
+	// net/http's server lets a read time out in every request.
 	t, ok := err.(timeouter)
 	if !ok {
 		t, ok = asTimeouter(err)
@@ -283,8 +284,8 @@ func asTimeouter(err error) (t timeouter, ok bool) {
 	return t, ok
 }
 
-// replaceEOF returns err, unless whoever asks [errors.Is] would take it for the end
-// that close_notify brings: then it is instead, with err's text.
+// replaceEOF returns err, unless [errors.Is] would take it for the io.EOF of a
+// close_notify: then it returns instead, wrapped with err's text.
 func replaceEOF(err, instead error) error {
 	if errors.Is(err, io.EOF) {
 		return fmt.Errorf("%w: %v", instead, err)
@@ -292,14 +293,14 @@ func replaceEOF(err, instead error) error {
 	return err
 }
 
-// alertRow says which alert an error is told the peer by, if any.
+// alertRow says which alert tells the peer of an error, if any.
 type alertRow struct {
 	err   error
 	alert Alert
 	send  bool
 }
 
-// alertTable has one row for every exported error; a test holds it complete.
+// alertTable has one row for every exported error; a test checks that it is complete.
 // No row is a default.
 var alertTable = [...]alertRow{
 	{ErrUnexpectedRecordType, AlertUnexpectedMessage, true},
@@ -327,7 +328,7 @@ var alertTable = [...]alertRow{
 	{ErrUnexpectedMessage, AlertUnexpectedMessage, true},
 	{ErrMessageHandler, AlertInternalError, true},
 
-	// The local side's own.
+	// Errors of the local side.
 	{ErrKeySetup, AlertInternalError, true},
 	{ErrKeyUpdateRequired, 0, false},
 	{ErrKeyExhausted, 0, false},

@@ -11,15 +11,15 @@ import (
 // OpenerConfig holds what an [Opener] keeps for its whole life. The zero value
 // is ready for use.
 type OpenerConfig struct {
-	// RecordSizeLimit is the most inner plaintext, content, content type and
-	// padding together, that the peer may send in a record under handshake or
-	// application keys: the value that this side advertised, if the peer agreed
-	// to it (RFC 8449). Zero is no limit but the protocol's, which larger values
-	// are clamped to. It can be set later with [Opener.SetRecordSizeLimit].
+	// RecordSizeLimit is the most inner plaintext, content, content type and padding
+	// together, that the peer may send in a record under handshake or application
+	// keys: the value that this side advertised, if the peer agreed to it (RFC 8449).
+	// Zero means no limit but the protocol's, to which larger values are clamped. It
+	// can be set later with [Opener.SetRecordSizeLimit].
 	RecordSizeLimit int
 }
 
-// Record is what [Opener.Open] and [Opener.OpenTo] make of one record.
+// Record is one record as [Opener.Open] and [Opener.OpenTo] return it.
 type Record struct {
 	// Type is the content type.
 	Type ContentType
@@ -33,18 +33,18 @@ type Record struct {
 	// for. It is part of in.
 	Rest []byte
 
-	// Size is how many bytes of in the record took, header included.
+	// Size is how many bytes of in the record takes, header included.
 	Size int
 
-	// Dropped says that the record brought nothing and is to be ignored: a
-	// change_cipher_spec that may arrive, or rejected early data.
+	// Dropped says that the record carries nothing and is to be ignored: a permitted
+	// change_cipher_spec, or rejected early data.
 	Dropped bool
 }
 
 // Opener is one direction's read state: it turns records into content.
 //
-// It starts in [EpochPlaintext] and is given each traffic secret in turn. As with
-// a [Sealer], the records before the first secret may be taken without it;
+// It starts in [EpochPlaintext] and is given each traffic secret in turn. As with a
+// [Sealer], the records before the first secret may be handled without it;
 // [Opener.AllowChangeCipherSpec] still has to be called for what comes later.
 //
 // It does no I/O and keeps no bytes: [Opener.Open] and [Opener.OpenTo] look at the
@@ -52,35 +52,35 @@ type Record struct {
 // bytes it took, or say how many more bytes they need, or return an error. The
 // outcome does not depend on how the bytes arrive.
 //
-// Errors that the peer causes are final: the keys are wiped and every later
-// call returns the same error. After an error alert or a close_notify has been
-// delivered every later call returns [ErrClosed]: "Any data received after a
-// closure alert has been received MUST be ignored." (RFC 9846, Section 6.1)
-// The other direction is left to the caller: close_notify leaves it open, an error
-// alert ends it too, by [Sealer.Wipe].
+// Errors that the peer causes are final: the keys are wiped and every later call
+// returns the same error. After an error alert or a close_notify has been delivered
+// every later call returns [ErrClosed]: "Any data received after a closure alert has
+// been received MUST be ignored." (RFC 9846, Section 6.1) The other direction is left
+// to the caller: close_notify leaves it open; after an error alert the caller ends it
+// too, with [Sealer.Wipe].
 //
-// At most 32 records in a row may bring no application data: empty application
-// data, handshake records under application keys, dropped change_cipher_spec
-// records; and of user_canceled alerts at most 4. Only application data that is
-// not empty starts the count again. One more is [ErrTooManyIdleRecords].
+// At most 32 records in a row may bring no application data: empty application data,
+// handshake records under application keys, dropped change_cipher_spec records, and
+// at most 4 user_canceled alerts. One more is [ErrTooManyIdleRecords]. Only
+// application data that is not empty restarts the count.
 //
 // A handshake record is not counted if no message ends in it and it holds no more
-// padding than content: so a message counts once, into however many such records
-// its sender has cut it. Without application data a peer can thus send the content
-// of 32 records and the fragments of 33 messages, whose size is bounded by whoever
-// joins them: with the 65536 bytes of a [Reader] that is 2.6 MiB in all. In records of
-// one byte each that is some two million of them, as many as so much application data
-// could come in. Nor is a KeyUpdate counted that the peer was asked for; see
-// [Opener.ExpectKeyUpdate].
+// padding than content, so a message counts once, however many such records its
+// sender has split it into. Without application data a peer can thus send the content
+// of 32 records and the fragments of 33 messages, whose size is bounded by the code
+// that joins them: with the 65536 bytes of a [Reader] that is 2.6 MiB in all. In
+// records of one byte each that is some two million records, as many as the same
+// amount of application data could take. A KeyUpdate that the peer was asked for is
+// not counted either; see [Opener.ExpectKeyUpdate].
 //
 // Key-usage limits are not enforced: "Receiving implementations SHOULD NOT
 // enforce these limits, as future analyses may result in updated values." (RFC
 // 9846, Section 5.5)
 //
-// How long a record takes to open depends on its size, on the size of its
-// padding and on its content type, not on other content. Who can measure that
-// time on this machine may learn how much padding a record has, which its
-// sender meant to hide from the network.
+// How long a record takes to open depends on its size, the size of its padding and
+// its content type, not on other content. Anyone who can measure that time on this
+// machine may learn how much padding a record has, which its sender meant to hide
+// from the network.
 //
 // An Opener must not be copied and is not safe for concurrent use.
 //
@@ -101,7 +101,7 @@ type Opener struct {
 	skipping   bool
 	skip       int         // what may still be skipped
 	idle       int         // counted records in a row without application data
-	expected   atomic.Bool // a KeyUpdate that is not counted
+	expected   atomic.Bool // the next KeyUpdate is an answer and not counted
 	canceled   int         // user_canceled alerts among them
 	messages   messageTracker
 }
@@ -119,9 +119,9 @@ func NewOpener(cfg OpenerConfig) *Opener {
 	return o
 }
 
-// SetRecordSizeLimit sets the most inner plaintext, content, content type and
-// padding together, that later records under handshake and application keys may
-// hold. Values above [MaxInnerSize] set that.
+// SetRecordSizeLimit sets the most inner plaintext, content, content type and padding
+// together, that later records under handshake and application keys may hold. Values
+// above [MaxInnerSize] are clamped to it.
 //
 // It returns [ErrRecordSizeLimit] if limit is below [MinRecordSizeLimit].
 //
@@ -134,16 +134,16 @@ func (o *Opener) SetRecordSizeLimit(limit int) error {
 	return err
 }
 
-// SetTrafficSecret opens later records with keys derived from secret, from
-// sequence number zero on. It copies secret, whose length is the hash size of
-// suite. The epoch must come later than the present one.
+// SetTrafficSecret opens later records with keys derived from secret, starting at
+// sequence number zero. It copies secret, whose length is the hash size of suite. The
+// epoch must come later than the present one.
 //
-// It returns [ErrKeyChangeBoundary], which is final, if a handshake message is
-// partly through or if the last one is not of a type that precedes these keys,
-// so that another has followed the one that does. A caller that reads messages
-// with a [HandshakeReader] also checks that it is Empty. It returns [ErrEpoch],
-// [ErrSecretReused] or [ErrKeySetup] if the arguments do not fit, and then
-// nothing has changed; or a final error. It panics if suite is nil.
+// It returns [ErrKeyChangeBoundary], which is final, if a handshake message is partly
+// through, or if the last one is not of a type that precedes these keys, which means
+// that it came after the one that does. A caller that reads messages with a
+// [HandshakeReader] must also check that it is Empty. It returns [ErrEpoch],
+// [ErrSecretReused] or [ErrKeySetup] if the arguments are not valid, and then nothing
+// has changed; or a final error. It panics if suite is nil.
 //
 // See RFC 9846, Section 7.3.
 func (o *Opener) SetTrafficSecret(epoch Epoch, suite *aead.Suite, secret []byte) error {
@@ -191,10 +191,10 @@ func (o *Opener) install(k *trafficKeys) {
 	o.messages.keysChanged()
 }
 
-// KeyUpdate moves to the next generation of keys, sequence number zero. It is
-// called after each record that ended with a KeyUpdate message, before the next
-// record is opened. The number of key updates is not limited: "receiving
-// implementations MUST NOT enforce this rule." (RFC 9846, Section 4.7.3)
+// KeyUpdate moves to the next generation of keys, at sequence number zero. Call it
+// after each record that ended with a KeyUpdate message, before opening the next
+// record. The number of key updates is not limited: "receiving implementations MUST
+// NOT enforce this rule." (RFC 9846, Section 4.7.3)
 //
 // It returns [ErrKeyChangeBoundary], which is final, if a handshake message is
 // partly through; [ErrNoKeyUpdate] if the last record did not end with a
@@ -225,19 +225,19 @@ func (o *Opener) KeyUpdate() error {
 	return nil
 }
 
-// ExpectKeyUpdate says that the peer is asked for a KeyUpdate: the next one that it
-// sends is an answer, and does not count as a record without application data. Call
-// it when [Sealer.SealKeyUpdate] has sealed the request, before that is sent. Who
-// sends only, and asks for a KeyUpdate now and then, may get nothing else from the
-// peer. A [Conn] calls it by itself.
+// ExpectKeyUpdate says that the peer is being asked for a KeyUpdate: the next one
+// that it sends is an answer, and does not count as a record without application
+// data. Call it when [Sealer.SealKeyUpdate] has sealed the request, before the
+// request is sent. A side that only sends, and asks for a KeyUpdate now and then, may
+// receive nothing but the answers. A [Conn] calls it by itself.
 //
 // It may be called concurrently with all other methods.
 func (o *Opener) ExpectKeyUpdate() { o.expected.Store(true) }
 
-// AllowChangeCipherSpec says whether a change_cipher_spec record may arrive. It
-// may not at first, and never under application keys. Allow it once the first
-// ClientHello has been sent or received, and forbid it once the peer's Finished
-// has been received. While it may, such a record is dropped, except between the
+// AllowChangeCipherSpec says whether a change_cipher_spec record may arrive. At first
+// none may, and under application keys none ever may. Allow it once the first
+// ClientHello has been sent or received, and forbid it once the peer's Finished has
+// been received. While it is allowed, such a record is dropped, except between the
 // fragments of a handshake message, where it is [ErrInterleaved].
 //
 // See RFC 9846, Section 5 and Appendix E.4.
@@ -245,19 +245,18 @@ func (o *Opener) AllowChangeCipherSpec(allow bool) {
 	o.allowCCS = allow && o.epoch != EpochApplication
 }
 
-// SkipEarlyData makes a server that has rejected early data skip it. Under
-// handshake keys, records that cannot be opened are dropped, the sequence number
-// as it was, until one can be opened. Without keys, after a HelloRetryRequest,
-// records of outer content type application_data are dropped until a handshake
-// record arrives.
+// SkipEarlyData makes a server that has rejected early data skip it. Under handshake
+// keys, records that cannot be opened are dropped, leaving the sequence number as it
+// is, until one can be opened. Without keys, after a HelloRetryRequest, records of
+// outer content type application_data are dropped until a handshake record arrives.
 //
-// bound is the most that is dropped, in bytes of the content that the records could
-// hold at most: the body without tag and content type, and at least one byte a
-// record. It is the max_early_data_size of the ticket, and more if clients may
-// pad. What goes beyond is [ErrTooMuchEarlyData]. Under other keys the call has no
-// effect. It panics if bound is negative.
+// bound is the most that is dropped, counted in bytes of the content that the records
+// could hold at most: the body without tag and content type, and at least one byte
+// for each record. It is the max_early_data_size of the ticket, or more if clients
+// may pad. Anything beyond it is [ErrTooMuchEarlyData]. Under other keys the call has
+// no effect. It panics if bound is negative.
 //
-// Dropped records have been overwritten where they stood.
+// Dropped records have been overwritten in place.
 //
 // See RFC 9846, Section 4.3.10.
 func (o *Opener) SkipEarlyData(bound int) {
@@ -297,44 +296,41 @@ func (o *Opener) HandshakePartial() bool { return o.messages.partial() }
 // [ErrClosed] after an alert that ends the direction.
 func (o *Opener) Err() error { return o.err }
 
-// Open opens the first record of in, in place: the content of the returned
-// record is part of in, and what else stood in the record is overwritten. It is
-// OpenTo without a dst.
+// Open opens the first record of in, in place: the content of the returned record is
+// part of in, and the rest of the record is overwritten. It is OpenTo without a dst.
 func (o *Opener) Open(in []byte) (rec Record, need int, err error) {
 	return o.OpenTo(nil, in)
 }
 
-// OpenTo opens the first record of in and puts application data straight into
-// dst, from its start; what dst has no room for stays in in, in place, as the
-// record's Rest. Content of other types never stays in dst: it is part of in.
-// A dst of [MaxContentSize] bytes is always long enough. So is one exactly as long
-// as the content: padding needs no room in dst. With an empty dst there is no
-// Rest: all content is the record's Content, where it stood.
+// OpenTo opens the first record of in and puts application data straight into dst,
+// from its start; what dst has no room for stays in place, as the record's Rest.
+// Content of other types never stays in dst: it is part of in. A dst of
+// [MaxContentSize] bytes is always long enough. So is one exactly as long as the
+// content: padding needs no room in dst. With an empty dst there is no Rest: all
+// content is the record's Content, in place.
 //
-// in holds any number of bytes of the stream, from the start of a record on.
-// When the record is not whole, OpenTo returns need > 0: that many bytes more,
-// at least, are needed, nothing was consumed, and nothing was written. need is
-// exact for the header, and then for the record. Errors that the bytes at hand
-// prove are returned at once, header errors from the header alone.
+// in holds any number of bytes of the stream, beginning with a record. If that record
+// is incomplete, OpenTo returns need > 0: at least that many more bytes are needed,
+// nothing was consumed, and nothing was written. need is exact for the header, and
+// then for the record. An error is returned as soon as the bytes at hand prove it, a
+// header error from the header alone.
 //
-// dst must not overlap in. dst, and the record in in, may hold unverified bytes
-// while OpenTo runs; nobody may read or change them. On return dst holds the
-// content, and zeros in what else was written of it. After an error about what the
-// record holds, or that it cannot be opened, what was written of dst and of the body
-// holds zeros only. Bytes of dst beyond the size of the inner plaintext are not
-// touched.
+// dst must not overlap in. While OpenTo runs, dst and the record in in may hold
+// unverified bytes, which nobody may read or change. On return dst holds the content,
+// and zeros wherever else it was written. If the record cannot be opened, or the
+// error is about what it holds, all that was written of dst and of the body is zeros.
+// Bytes of dst beyond the size of the inner plaintext are not touched.
 //
-// A protected record that opens uses the current sequence number, to which one
-// is then added. A record that is not whole, dropped or not protected leaves it
-// as it is.
+// A protected record that opens uses the current sequence number, to which one is
+// then added. A record that is incomplete, dropped or unprotected leaves it as it is.
 //
 // It returns [ErrKeyUpdatePending] if the last record ended with a KeyUpdate and
-// [Opener.KeyUpdate] has not been called, and then nothing has changed; all
-// other errors are final, and their alert is what [AlertOf] says. A panic in the
-// AEAD leaves zeros in dst and the body, and [ErrInterrupted] behind. OpenTo
-// panics, before anything is written, if what it would write of dst overlaps in. A
-// fault that [runtime/debug.SetPanicOnFault] makes a panic, of memory that somebody
-// unmaps or truncates meanwhile, can leave unverified bytes behind.
+// [Opener.KeyUpdate] has not been called, and then nothing has changed; all other
+// errors are final; [AlertOf] says what their alert is. A panic in the AEAD leaves
+// zeros in dst and the body, and later calls return [ErrInterrupted]. OpenTo panics,
+// before anything is written, if the part of dst that it would write overlaps in. A
+// fault in memory that is unmapped or truncated meanwhile, turned into a panic by
+// [runtime/debug.SetPanicOnFault], can leave unverified bytes behind.
 //
 // See RFC 9846, Sections 5.1, 5.2 and 5.4.
 func (o *Opener) OpenTo(dst, in []byte) (rec Record, need int, err error) {
@@ -342,9 +338,9 @@ func (o *Opener) OpenTo(dst, in []byte) (rec Record, need int, err error) {
 	return
 }
 
-// openTo is OpenTo for a rec that is empty and stands where the caller reads it: to
-// return a copy of what was just written in parts took a third of the time of a short
-// record. On an error, and when need > 0, rec is empty still.
+// openTo is OpenTo for a rec that is empty and that the caller reads in place:
+// returning a copy of what was just written in parts took a third of the time of a
+// short record. On an error, and when need > 0, rec is still empty.
 func (o *Opener) openTo(rec *Record, dst, in []byte) (need int, err error) {
 	if err := o.usable(); err != nil {
 		return 0, err
@@ -400,9 +396,9 @@ func (o *Opener) openTo(rec *Record, dst, in []byte) (need int, err error) {
 	return 0, nil
 }
 
-// checkHeader checks what in has of the first record's header. It returns the
-// size of the body, or how many bytes are missing from the header or, when that
-// is there, from the record.
+// checkHeader checks what in holds of the first record's header. It returns the size
+// of the body, or how many bytes are missing: from the header or, once that is
+// complete, from the record.
 func (o *Opener) checkHeader(in []byte) (bodySize, need int, err error) {
 	if len(in) == 0 {
 		return 0, HeaderSize, nil
@@ -453,7 +449,7 @@ func (o *Opener) checkHeader(in []byte) (bodySize, need int, err error) {
 	return bodySize, max(0, HeaderSize+bodySize-len(in)), nil
 }
 
-// checkUnprotected checks the outer content type of a record that is not protected, and
+// checkUnprotected checks the outer content type of an unprotected record, and
 // returns the most that its body may hold.
 func (o *Opener) checkUnprotected(typ ContentType) (limit int, err error) {
 	switch typ {
@@ -514,7 +510,7 @@ func checkContentSize(typ ContentType, size int) error {
 }
 
 // openBody opens a protected record and completes rec. On an error rec is empty.
-// Nothing is decided by the plaintext, and none of it is copied, before it verifies.
+// Until the plaintext is verified, nothing is decided by it and none of it is copied.
 func (o *Opener) openBody(rec *Record, dst, in []byte, bodySize int) error {
 	record := in[:HeaderSize+bodySize]
 	body := record[HeaderSize:]
@@ -531,7 +527,7 @@ func (o *Opener) openBody(rec *Record, dst, in []byte, bodySize int) error {
 	// TLSCiphertext.legacy_record_version || TLSCiphertext.length" (RFC 9846,
 	// Section 5.2): the header as received.
 	//
-	// If the AEAD panics the stage says so, and the Protector leaves no unverified
+	// If the AEAD panics, o.stage says so, and the Protector leaves no unverified
 	// byte behind.
 	o.stage = stageCrypto
 	err := o.keys.protector.Open(prefix, readRecordHeader(record), body)
@@ -557,7 +553,7 @@ func (o *Opener) openBody(rec *Record, dst, in []byte, bodySize int) error {
 	inner := body[:innerSize]
 	n, err := o.innerContent(prefix, inner, rec)
 	if err != nil {
-		// Verified, and still not to be delivered.
+		// Verified, but not to be delivered.
 		clear(prefix)
 		clear(inner)
 		*rec = Record{}
@@ -581,16 +577,15 @@ func (o *Opener) openBody(rec *Record, dst, in []byte, bodySize int) error {
 	return nil
 }
 
-// innerContent finds the content type of a verified inner plaintext, whose
-// first bytes stand in prefix and the others in inner, and accepts the content.
-// It sets rec.Type and returns the size of the content.
+// innerContent finds the content type of a verified inner plaintext, whose first
+// bytes are in prefix and the others in inner, and accepts the content. It sets
+// rec.Type and returns the size of the content.
 func (o *Opener) innerContent(prefix, inner []byte, rec *Record) (int, error) {
 	// "the full encoded TLSInnerPlaintext MUST NOT exceed 2^14 + 1 octets. If the
-	// maximum fragment length is reduced -- as for example by the
-	// record_size_limit extension from [RFC 8449] -- then the reduced limit
-	// applies to the full plaintext, including the content type and padding."
-	// (RFC 9846, Section 5.4). The limit belongs to the handshake that is going
-	// on, so early data does not know it.
+	// maximum fragment length is reduced -- as for example by the record_size_limit
+	// extension from [RFC 8449] -- then the reduced limit applies to the full
+	// plaintext, including the content type and padding." (RFC 9846, Section 5.4).
+	// The limit belongs to the present handshake, so early data is not bound by it.
 	limit := o.limit
 	if o.epoch == EpochEarly {
 		limit = MaxInnerSize
@@ -634,7 +629,7 @@ func (o *Opener) innerContent(prefix, inner []byte, rec *Record) (int, error) {
 	return n, o.accept(rec.Type, inner[:n], len(inner)-1-n)
 }
 
-// acceptData counts application data with size bytes of content.
+// acceptData checks and counts application data with size bytes of content.
 func (o *Opener) acceptData(size int) error {
 	// Section 7.3 gives handshake keys to the initial handshake alone.
 	if o.epoch == EpochHandshake {
@@ -653,7 +648,7 @@ func (o *Opener) acceptData(size int) error {
 	return nil
 }
 
-// accept follows the content of a handshake or alert record with padding bytes of
+// accept checks the content of a handshake or alert record that has padding bytes of
 // padding.
 func (o *Opener) accept(typ ContentType, content []byte, padding int) error {
 	if typ == ContentTypeAlert {
@@ -672,7 +667,7 @@ func (o *Opener) accept(typ ContentType, content []byte, padding int) error {
 	if o.messages.trailing {
 		return ErrKeyChangeBoundary
 	}
-	// Nothing has begun behind it, so it ended the record.
+	// No message has begun after it, so it ended the record.
 	o.update = o.messages.ended && o.messages.last == typeKeyUpdate
 	switch {
 	case o.epoch != EpochApplication:
@@ -711,7 +706,7 @@ func (o *Opener) count() error {
 	return nil
 }
 
-// drop skips a record of rejected early data that could hold size bytes.
+// drop skips a record of rejected early data that could hold size bytes of content.
 func (o *Opener) drop(rec *Record, size int) error {
 	size = max(1, size)
 	if size > o.skip {
@@ -723,9 +718,9 @@ func (o *Opener) drop(rec *Record, size int) error {
 	return nil
 }
 
-// Wipe overwrites the traffic secret and the keys and ends the Opener: every
-// later call returns [ErrClosed]. Wiping twice does nothing. What the runtime,
-// the stack and registers may still hold is not reached.
+// Wipe overwrites the traffic secret and the keys and ends the Opener: every later
+// call returns [ErrClosed]. Wiping twice does nothing. Copies that the runtime, the
+// stack and registers may still hold are not reached.
 func (o *Opener) Wipe() {
 	if o.err == nil {
 		o.end(ErrClosed)
@@ -771,7 +766,8 @@ const usualTagSize = 16
 // Tuned numbers, from what peers settled on.
 const (
 	// maxIdleRecords is OpenSSL's and BoringSSL's bound on empty records, and their
-	// bound on KeyUpdates; here it is one for both, and for tickets. crypto/tls has 16.
+	// bound on KeyUpdates; here one bound covers both, and tickets. crypto/tls has
+	// 16.
 	maxIdleRecords = 32
 
 	// maxUserCanceled is BoringSSL's bound on alerts of level warning.

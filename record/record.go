@@ -1,30 +1,29 @@
 // Package record implements the TLS 1.3 record protocol of RFC 9846, which replaces
 // RFC 8446, Section 5: it seals content into records and opens records into content.
 //
-// The lowest layer does no I/O. A [Sealer] is one direction's write state and
-// appends one record at a time to a buffer; an [Opener] is one direction's
-// read state and takes bytes as they come. Neither knows the handshake: the
-// caller installs each traffic secret with its [Epoch] as the handshake
-// produces it, and says what the record layer cannot know, such as whether a
-// change_cipher_spec record may still arrive.
+// The lowest layer does no I/O. A [Sealer] is one direction's write state and appends
+// one record at a time to a buffer; an [Opener] is one direction's read state and
+// takes bytes as they come. Neither knows the handshake: the caller installs each
+// traffic secret with its [Epoch] as the handshake produces it, and tells them what
+// the record layer cannot know, such as whether a change_cipher_spec record may still
+// arrive.
 //
-// A [Sealer] gathers: where package gcm has kernels, content is encrypted from
-// the caller's memory straight into the record. Of gathered and of padded
-// content some is moved there first, where that is faster. For other AEADs, and
-// for AES-GCM without kernels, all of it is moved there and sealed in place. An
-// [Opener] scatters: content lands in the caller's buffer, and only the content
-// type and the padding land elsewhere.
+// A [Sealer] gathers: where package gcm has kernels, content is encrypted straight
+// from the caller's memory into the record. Some gathered or padded content is first
+// moved there, where that is faster. With other AEADs, and AES-GCM without kernels,
+// all content is moved there and sealed in place. An [Opener] scatters: content lands
+// in the caller's buffer, and only the content type and the padding land elsewhere.
 //
-// Everything with I/O is a thin layer above them. A [Writer] and a [Reader] are
-// the two directions over a transport: several records in one write, many in one
-// read, nothing sealed twice and nothing lost at a deadline. A [Conn] joins them
-// to a [net.Conn] after its handshake, and obeys KeyUpdate messages and alerts.
+// Everything with I/O is a thin layer above them. A [Writer] and a [Reader] are the
+// two directions over a transport: several records in one write, many in one read,
+// nothing sealed twice and nothing lost at a deadline. A [Conn] joins them over a
+// [net.Conn] after the handshake, and acts on KeyUpdate messages and alerts.
 //
 // Every error variable works with [errors.Is] and has one row in the table that
 // [AlertOf] reads, which names its alert or says that there is none. An [AlertError]
-// is what the peer said, a [TransportError] what the transport said, and a
-// [HookError] what the caller's own code said. None of them is temporary: no error
-// says that the same call may succeed later by itself.
+// comes from the peer, a [TransportError] from the transport, and a [HookError] from
+// the caller's own code. None of them is temporary: no error says that the same call
+// may succeed later by itself.
 package record
 
 import "strconv"
@@ -47,7 +46,7 @@ const (
 	// record: "The length MUST NOT exceed 2^14 + 256 bytes."
 	MaxBodySize = MaxContentSize + 256
 
-	// MaxRecordSize is the size of the largest record that an Opener takes.
+	// MaxRecordSize is the size of the largest record that an Opener accepts.
 	MaxRecordSize = HeaderSize + MaxBodySize
 
 	// MinRecordSizeLimit is the least record size limit that an endpoint may
@@ -66,7 +65,7 @@ const (
 	ContentTypeApplicationData  ContentType = 23
 )
 
-// String returns the specification's name of t.
+// String returns the specification's name for t.
 func (t ContentType) String() string {
 	switch t {
 	case ContentTypeChangeCipherSpec:
@@ -81,8 +80,8 @@ func (t ContentType) String() string {
 	return "content type " + strconv.Itoa(int(t))
 }
 
-// Epoch says which keys protect records. A direction moves through the epochs
-// in this order and may leave some out.
+// Epoch says which keys protect records. A direction moves through the epochs in this
+// order and may skip some.
 type Epoch uint8
 
 // The epochs of a connection, numbered as in RFC 9147, Section 6.1.
@@ -93,7 +92,7 @@ const (
 	EpochApplication              // [sender]_application_traffic_secret_N
 )
 
-// String returns a short name of e.
+// String returns a short name for e.
 func (e Epoch) String() string {
 	switch e {
 	case EpochPlaintext:

@@ -13,53 +13,51 @@ import (
 // SealerConfig holds what a [Sealer] keeps for its whole life. The zero value
 // is ready for use: no padding, no record size limit, the suite's own limits.
 type SealerConfig struct {
-	// Padding returns how many bytes of padding a protected record with
-	// contentSize bytes of content gets, of whatever content type. The result
-	// is clamped to what the record has room for, and to zero from below. A
-	// nil Padding pads nothing. Padding must not use the Sealer. If it panics,
-	// nothing has changed.
+	// Padding returns how many bytes of padding to add to a protected record, of any
+	// content type, with contentSize bytes of content. The result is clamped to what
+	// the record has room for, and to at least zero. A nil Padding pads nothing.
+	// Padding must not use the Sealer. If it panics, nothing has changed.
 	Padding func(contentSize int) int
 
-	// RecordSizeLimit is the most inner plaintext, content, content type and
-	// padding together, that the peer accepts in a protected record (RFC
-	// 8449). Zero is no limit but the protocol's, which larger values are
-	// clamped to. As the limit is often learnt during the handshake, it can
-	// be set later with [Sealer.SetRecordSizeLimit].
+	// RecordSizeLimit is the most inner plaintext, content, content type and padding
+	// together, that the peer accepts in a protected record (RFC 8449). Zero means no
+	// limit but the protocol's, to which larger values are clamped. The limit is
+	// often learnt during the handshake, so it can also be set later with
+	// [Sealer.SetRecordSizeLimit].
 	RecordSizeLimit int
 
-	// SoftLimit is the number of records under one key from which on content
-	// is refused until a KeyUpdate, unless it belongs to a handshake message that
-	// has begun. Zero, or more than the default, is the default: 16 below the hard
-	// limit, or half of it if that is more, so that a KeyUpdate and alerts fit, and
-	// the rest of most messages.
+	// SoftLimit is the number of records under one key after which content is refused
+	// until a KeyUpdate, unless it belongs to a handshake message that has begun.
+	// Zero, or more than the default, means the default: 16 below the hard limit, or
+	// half of it if that is more, which leaves room for a KeyUpdate, alerts and the
+	// rest of most messages.
 	SoftLimit uint64
 
-	// HardLimit is the number of records under one key, at least 2: a record and a
-	// KeyUpdate. Zero, or more than the suite's limit, is the suite's limit.
+	// HardLimit is the most records sealed under one key, at least 2: a record and a
+	// KeyUpdate. Zero, or more than the suite's limit, means the suite's limit.
 	HardLimit uint64
 }
 
 // Sealer is one direction's write state: it turns content into records.
 //
-// It starts in [EpochPlaintext] and is given each traffic secret in turn. A stack that
-// also speaks older versions may make the records before the first secret, which
-// belong to all of them, without a Sealer.
+// It starts in [EpochPlaintext] and is given each traffic secret in turn. A stack
+// that also speaks older versions may make the records before the first secret, which
+// all versions share, without a Sealer.
 //
-// Each method that seals appends one whole record to a buffer of the caller's and
-// never keeps that buffer or the content. It writes nothing but the record, in the
-// spare capacity of dst or in new memory if that is too small.
+// Each method that seals appends one whole record to the caller's buffer, dst, and
+// keeps neither that buffer nor the content. It writes nothing but the record, into
+// the spare capacity of dst or, if that is too small, into new memory.
 //
-// Unless the method says otherwise, a call that returns an error has changed
-// nothing: not the sequence number, not the buffers, not the state; and it returns
-// dst as it was given, so that "wire, err = s.Seal(wire, ...)" loses no record that
-// was sealed before. The errors
-// [ErrClosed], [ErrExported] and [ErrInterrupted] are final. The last follows a
-// panic in the AEAD that the caller has recovered from: the sequence number is
-// spent, so it is never used again, and the Sealer is unusable because the peer
+// Unless the method says otherwise, a call that returns an error has changed neither
+// the sequence number nor the buffers nor the state, and returns dst as it was given,
+// so that "wire, err = s.Seal(wire, ...)" loses no record that was sealed before. The
+// errors [ErrClosed], [ErrExported] and [ErrInterrupted] are final. [ErrInterrupted]
+// follows a panic in the AEAD that the caller has recovered from: the sequence number
+// is spent, so it is never used again, and the Sealer is unusable because the peer
 // would miss a record.
 //
-// A Sealer must not be copied and is not safe for concurrent use: put everything
-// that seals in one direction, alerts included, under one lock of yours.
+// A Sealer must not be copied and is not safe for concurrent use: guard everything
+// that seals in one direction, alerts included, with one lock of yours.
 //
 // See RFC 9846, Sections 5.1 to 5.5 and 7.2.
 type Sealer struct {
@@ -82,27 +80,27 @@ type Sealer struct {
 	earlyOver  bool // early keys were given up
 	messages   messageTracker
 
-	// before has the hashes of the secrets under earlier epochs, and none under
-	// application keys, which no others can follow.
+	// before holds the hashes of the secrets set so far. It is nil under application
+	// keys, which no others can follow.
 	before [][sha256.Size]byte
 
 	pieces [][]byte                    // scratch of SealGather
 	small  [messageHeaderSize + 1]byte // an alert or a KeyUpdate message
 }
 
-// stage guards against what happens inside a call.
+// stage says what is running inside a call.
 type stage uint8
 
 const (
 	stageIdle    stage = iota
 	stagePadding       // the caller's padding function runs
-	stageCrypto        // an AEAD runs; still so afterwards means that it panicked
+	stageCrypto        // an AEAD runs; if still so afterwards, it panicked
 )
 
 // NewSealer returns a Sealer in [EpochPlaintext].
 //
 // It panics if cfg.HardLimit is 1, and if cfg.RecordSizeLimit is negative or from 1
-// to 63: a value that the peer sent goes through [Sealer.SetRecordSizeLimit].
+// to 63: pass a value that the peer sent to [Sealer.SetRecordSizeLimit] instead.
 func NewSealer(cfg SealerConfig) *Sealer {
 	if cfg.HardLimit == 1 {
 		panic("record: SealerConfig.HardLimit leaves no record for a KeyUpdate")
@@ -116,9 +114,9 @@ func NewSealer(cfg SealerConfig) *Sealer {
 	return s
 }
 
-// SetRecordSizeLimit sets the most inner plaintext, content, content type and
-// padding together, that later protected records carry. Values above
-// [MaxInnerSize] set that. Records without protection are not limited by it.
+// SetRecordSizeLimit sets the most inner plaintext, content, content type and padding
+// together, that later protected records carry. Values above [MaxInnerSize] are
+// clamped to it. Unprotected records are not limited.
 //
 // It returns [ErrRecordSizeLimit] if limit is below [MinRecordSizeLimit].
 //
@@ -142,16 +140,16 @@ func recordSizeLimit(limit int) (int, error) {
 	return min(limit, MaxInnerSize), nil
 }
 
-// SetTrafficSecret protects later records with keys derived from secret, from
-// sequence number zero on. It copies secret, whose length is the hash size of
-// suite. The epoch must follow the present one; a client whose server answered
-// early data with a HelloRetryRequest first calls [Sealer.AbandonEarlyData].
+// SetTrafficSecret protects later records with keys derived from secret, starting at
+// sequence number zero. It copies secret, whose length is the hash size of suite. The
+// epoch must come after the present one; a client whose server answered early data
+// with a HelloRetryRequest first calls [Sealer.AbandonEarlyData].
 //
 // It returns [ErrEpoch] if epoch does not come later than the present one,
-// [ErrHandshakePartial] if a handshake message is partly sealed or the last one
-// is not of a type that precedes these keys, [ErrSecretReused] if secret was
-// given to s before, [ErrKeySetup] if no keys can be made of it, or a final
-// error. It panics if suite is nil.
+// [ErrHandshakePartial] if a handshake message is partly sealed or the last one is
+// not of a type that precedes these keys, [ErrSecretReused] if secret was given to s
+// before, [ErrKeySetup] if no keys can be made from it, or a final error. It panics
+// if suite is nil.
 //
 // Two Sealers, or a Sealer and other code, must never be given the same secret:
 // each per-record nonce would be used twice. So a secret is for one direction of
@@ -310,8 +308,9 @@ func (s *Sealer) KeyUpdateRequested() bool { return s.requested }
 // requested one in return. A request is remembered once, however many arrive,
 // until a KeyUpdate is sealed.
 //
-// It wants the lock of what seals. A read that must not wait for a write under way
-// leaves a note for the next write instead, as [Writer.PeerKeyUpdate] does.
+// The caller holds the lock that guards sealing. A read that must not wait for a
+// write under way leaves a note for the next write instead, as [Writer.PeerKeyUpdate]
+// does.
 //
 // See RFC 9846, Section 4.7.3.
 func (s *Sealer) PeerKeyUpdate(request bool) {
@@ -325,15 +324,14 @@ func (s *Sealer) PeerKeyUpdate(request bool) {
 	}
 }
 
-// Seal appends one record holding content to dst and returns the extended
-// slice. The record is [Sealer.SealedSize](len(content)) bytes long, and longer
-// by the padding that the policy asks for. The content type is handshake or
-// application data; content may be empty only for application data, and is at
-// most [Sealer.MaxContentSize] bytes long.
+// Seal appends one record holding content to dst and returns the extended slice. The
+// record is [Sealer.SealedSize](len(content)) bytes long, plus the padding that the
+// policy asks for. The content type is handshake or application data; content may be
+// empty only for application data, and is at most [Sealer.MaxContentSize] bytes long.
 //
-// To seal in place, content must start exactly [HeaderSize] bytes after the end
-// of dst; otherwise content must not overlap dst's spare capacity as far as the
-// record reaches.
+// To seal in place, content must start exactly [HeaderSize] bytes after the end of
+// dst; otherwise content must not overlap the part of dst's spare capacity that the
+// record takes.
 //
 // Under keys, Seal uses the current sequence number and then adds one. It
 // returns [ErrContentType], [ErrEmptyContent], [ErrRecordTooLarge],
@@ -362,18 +360,18 @@ func (s *Sealer) Seal(dst []byte, typ ContentType, content []byte) ([]byte, erro
 	return ret, err
 }
 
-// SealGather is [Sealer.Seal] for content that stands in pieces: the record
-// holds their concatenation. There may be any number of pieces of any lengths,
-// empty ones too. The list and the pieces are only read.
+// SealGather is [Sealer.Seal] for content in pieces: the record holds their
+// concatenation. There may be any number of pieces of any length, including zero. The
+// list and the pieces are only read.
 //
-// Warning: nobody may change the list while SealGather runs, another goroutine
-// least of all. It can be torn, so that memory which is in none of the pieces is
-// sealed and sent.
+// Warning: the list must not change while SealGather runs. An element that another
+// goroutine is writing can be read torn, and memory that is in none of the pieces is
+// then sealed and sent.
 //
-// Pieces may overlap each other. A piece may stand exactly where its part of
-// the content comes to stand in the record, the first byte of the content
-// [HeaderSize] bytes after the end of dst; otherwise it must not overlap dst's
-// spare capacity as far as the record reaches.
+// Pieces may overlap each other. A piece may lie exactly where its part of the
+// content goes in the record, whose content starts [HeaderSize] bytes after the end
+// of dst; otherwise it must not overlap the part of dst's spare capacity that the
+// record takes.
 //
 // State, errors and panics are those of Seal.
 func (s *Sealer) SealGather(dst []byte, typ ContentType, pieces [][]byte) ([]byte, error) {
@@ -420,11 +418,11 @@ func singlePiece(pieces [][]byte) (single []byte, ok bool) {
 	return single, true
 }
 
-// SealKeyUpdate appends one record holding a KeyUpdate message to dst, sealed
-// under the present keys, and moves to the next generation of keys, sequence
-// number zero. request asks the peer for a KeyUpdate in return. Either both
-// happen or nothing does. A KeyUpdate that the peer requested is answered by
-// it, with request false or true.
+// SealKeyUpdate appends one record holding a KeyUpdate message to dst, sealed under
+// the present keys, and moves to the next generation of keys, at sequence number
+// zero. Either both happen or neither does. request asks the peer for a KeyUpdate in
+// return. With request false or true, the message answers a KeyUpdate that the peer
+// has requested.
 //
 // It returns [ErrEpoch] under any but application keys, [ErrHandshakePartial]
 // between the fragments of a handshake message, [ErrKeyUpdateOutstanding] if
@@ -492,8 +490,8 @@ func (s *Sealer) SealKeyUpdate(dst []byte, request bool) ([]byte, error) {
 // after every error alert the Sealer wipes its keys and every later call
 // returns [ErrClosed]. After user_canceled the caller must seal close_notify.
 //
-// Alerts fit above the soft limit, and error alerts and close_notify also
-// between the fragments of a handshake message, which they end.
+// Alerts may be sealed above the soft limit, and error alerts and close_notify also
+// between the fragments of a handshake message, which they cut short.
 //
 // It returns [ErrHandshakePartial] if user_canceled would come between the
 // fragments of a handshake message, [ErrKeyExhausted] at the hard limit, and
@@ -534,8 +532,8 @@ func (s *Sealer) SealAlert(dst []byte, a Alert) ([]byte, error) {
 // SealChangeCipherSpec appends the change_cipher_spec record of the middlebox
 // compatibility mode to dst. It is never protected and has no sequence number.
 //
-// It returns [ErrEpoch] without keys before the first handshake message, and under
-// application keys, [ErrHandshakePartial] between the fragments of a handshake
+// It returns [ErrEpoch] under application keys and, without keys, before the first
+// handshake message; [ErrHandshakePartial] between the fragments of a handshake
 // message, and then nothing has changed; or a final error.
 //
 // See RFC 9846, Section 5 and Appendix E.4.
@@ -552,9 +550,9 @@ func (s *Sealer) SealChangeCipherSpec(dst []byte) ([]byte, error) {
 	return append(dst, byte(ContentTypeChangeCipherSpec), versionTLS12>>8, versionTLS12&0xff, 0, 1, 1), nil
 }
 
-// Wipe overwrites the traffic secret and the keys and ends the Sealer: every
-// later call returns [ErrClosed]. Wiping twice does nothing. What the runtime,
-// the stack and registers may still hold is not reached.
+// Wipe overwrites the traffic secret and the keys and ends the Sealer: every later
+// call returns [ErrClosed]. Wiping twice does nothing. Copies that the runtime, the
+// stack and registers may still hold are not reached.
 func (s *Sealer) Wipe() {
 	if s.err == nil {
 		s.end(ErrClosed)
@@ -567,7 +565,7 @@ func (s *Sealer) Wipe() {
 // failed connections" (RFC 9846, Section 6)
 func (s *Sealer) end(err error) {
 	s.err = err
-	s.pieces = nil // after a panic it keeps the caller's memory alive
+	s.pieces = nil // after a panic it would keep the caller's memory alive
 	if s.keys != nil {
 		s.seq = s.keys.protector.Seq()
 		s.keys.wipe()
@@ -583,8 +581,8 @@ func (s *Sealer) usable() error {
 	return s.err
 }
 
-// leaveStage is for a call that finds s inside another one: the caller's padding
-// function has made it, or the other one's AEAD has panicked.
+// leaveStage handles a call that finds s inside another one: the caller's padding
+// function has made it, or the AEAD panicked in the earlier call.
 //
 //go:noinline
 func (s *Sealer) leaveStage() {
@@ -652,13 +650,13 @@ func (s *Sealer) check(typ ContentType, size int) error {
 		if !s.messages.partial() {
 			return ErrKeyUpdateRequired
 		}
-		// The rest of a message, which no KeyUpdate may interrupt, short of a
+		// The rest of a message, which no KeyUpdate may interrupt, leaving room for a
 		// KeyUpdate and an alert.
 		if seq+2 < s.hard {
 			return nil
 		}
 	case typ == ContentTypeHandshake && seq+1 < s.hard:
-		// EndOfEarlyData and the rest of a handshake, short of one alert.
+		// EndOfEarlyData and the rest of a handshake, leaving room for one alert.
 		return nil
 	}
 	return ErrKeyExhausted
@@ -700,7 +698,7 @@ func (s *Sealer) askPadding(size int) int {
 	return s.padding(size)
 }
 
-// seal appends one record. All checks but that of the overlap are made.
+// seal appends one record. All checks but the one for overlap have been made.
 func (s *Sealer) seal(dst []byte, typ ContentType, version uint64, content []byte) ([]byte, error) {
 	if s.keys == nil {
 		whole, out := extend(dst, HeaderSize+len(content))
@@ -774,14 +772,14 @@ func (s *Sealer) sealPieces(dst []byte, typ ContentType, version uint64, pieces 
 }
 
 // extend returns dst extended by n bytes, and those bytes. New memory grows as
-// that of append does, so that appending many records costs linear time.
+// append's does, so that appending many records costs linear time.
 func extend(dst []byte, n int) (whole, out []byte) {
 	whole = slices.Grow(dst, n)[:len(dst)+n]
 	return whole, whole[len(dst):]
 }
 
-// checkOverlap panics if content shares memory with the record out and does not
-// stand where it stands in the record.
+// checkOverlap panics if content overlaps the record out, unless it lies exactly
+// where the record holds it.
 func checkOverlap(out, content []byte) {
 	if mem.Overlap(out, content) && &content[0] != &out[HeaderSize] {
 		panic(overlapText)
@@ -799,7 +797,7 @@ func putTrailer(p []byte, typ ContentType, pad int) {
 	clear(p[1 : 1+pad])
 }
 
-// header returns a record header, its first byte the highest of 40 bits.
+// header returns a record header as 40 bits, the first byte highest.
 func header(typ ContentType, version uint64, bodySize int) uint64 {
 	return uint64(typ)<<32 | version<<16 | uint64(bodySize)
 }
