@@ -147,30 +147,31 @@ func (m *results) text() string {
 	var b strings.Builder
 	b.WriteString(`# Interoperability
 
-This file is written by the tests in ` + "`interop/peers`" + `, and they fail if its
-first table says anything other than what they see; ` + "`go test ./interop/peers -update`" + `
+This file is written by the tests in ` + "`interop/peers`" + `, which fail if its first
+table says anything other than what they see; ` + "`go test ./interop/peers -update`" + `
 writes it.
-The role is ours: as a client or server the handshake is crypto/tls's and every
-record after it is package record's, taken over by package cryptotls; as a relay
-package record opens and seals again what two others say to each other, and the
-records must come out identical. Versions are those of the last update.
+The role is ours. Where we are client or server, crypto/tls makes the handshake, and
+package cryptotls then takes the connection over, so every later record is package
+record's. Where we are a relay, package record opens and seals again what two other
+programs send each other, and the records must come out identical. Versions are those
+of the last update.
 [bogo.md](bogo.md) has what BoringSSL's test runner says.
 
 What the columns say:
 
-- **messages**: 1 B to 1 MiB each way, in writes of random sizes, as HTTP bodies of no bytes too;
+- **messages**: 1 B to 1 MiB each way, in writes of random sizes; HTTP bodies may also be empty;
 - **our padding**, **its padding**: each side pads its records;
-- **our KeyUpdate**, **its KeyUpdate**: each side updates its keys, and the other one follows if asked;
+- **our KeyUpdate**, **its KeyUpdate**: each side updates its keys, and the other follows if asked;
 - **small fragments**: the peer keeps its records small;
-- **close_notify**: either side closes first, the other one notices and closes too;
+- **close_notify**: either side closes first; the other notices and closes too;
 - **truncation**: a connection that ends without close_notify is an error;
 - **resumption**: the connection resumes an earlier one.
 
-An empty cell was not tried, most of them because the peer's program has no option for
-it, or its library no function. Words behind *passed* say that part of it was: *obeyed*,
-the peer reads on under our new keys and has no occasion to answer with its own; *ours
-first* and *its own first*, the only order of closing that can be observed; sizes, the
-most that it takes or sends.
+An empty cell was not tried, in most cases because the peer's program has no option
+for it, or its library no function. Words after *passed* mean that only part of it was
+tried: *obeyed*, the peer reads on under our new keys and has no occasion to answer with
+its own; *ours first* and *its own first*, the only order of closing that can be
+observed; sizes, the most that the peer takes or sends.
 
 `)
 	b.WriteString("| peer | version | our role | suite |")
