@@ -24,10 +24,10 @@ type mark struct {
 	content int
 }
 
-// The buffers that are in no one's hands. Whoever gives a buffer back has
-// overwritten what content it held: of an inBuffer that is content opened in
-// place, or all of it when ReadFrom has read into it. An outBuffer never holds
-// content outside a call of the Sealer, which leaves only records.
+// The buffers that are not in use. Whoever gives a buffer back has overwritten the
+// content that it held: in an inBuffer that is content opened in place, or all of it
+// if ReadFrom has read into it. An outBuffer never holds content outside a call of
+// the Sealer, which leaves only records.
 var (
 	inLarge  = sync.Pool{New: func() any { return &inBuffer{b: make([]byte, largeSize)} }}
 	inSmall  = sync.Pool{New: func() any { return &inBuffer{b: make([]byte, smallSize)} }}

@@ -53,7 +53,7 @@ func (t *messageTracker) feed(p []byte) (ends bool) {
 	return ends
 }
 
-// keysChanged forgets the messages under the keys that were left.
+// keysChanged forgets the messages under the old keys.
 func (t *messageTracker) keysChanged() {
 	t.last, t.ended, t.keyUpdate, t.trailing = 0, false, false, false
 }
@@ -88,9 +88,9 @@ func (t *messageTracker) mayEnter(e Epoch) bool {
 // and separates those that share one. It does no I/O, and looks at no message beyond
 // its header.
 //
-// Messages hold secrets, such as tickets. A HandshakeReader overwrites memory
-// before it gives it up. What it still holds when it is itself given up is not
-// overwritten unless [HandshakeReader.Wipe] was called.
+// Messages hold secrets, such as tickets. A HandshakeReader overwrites memory before
+// giving it up. What it still holds when it is no longer used is overwritten only if
+// [HandshakeReader.Wipe] is called.
 //
 // A HandshakeReader is not safe for concurrent use.
 //
@@ -103,8 +103,8 @@ type HandshakeReader struct {
 	err  error
 }
 
-// NewHandshakeReader returns a reader of messages whose bodies, the header of
-// four bytes apart, are at most maxMessageSize bytes long. It panics if
+// NewHandshakeReader returns a reader of messages whose bodies, not counting the
+// header of four bytes, are at most maxMessageSize bytes long. It panics if
 // maxMessageSize is negative.
 func NewHandshakeReader(maxMessageSize int) *HandshakeReader {
 	if maxMessageSize < 0 {
@@ -113,14 +113,14 @@ func NewHandshakeReader(maxMessageSize int) *HandshakeReader {
 	return &HandshakeReader{max: maxMessageSize}
 }
 
-// Append adds the content of one handshake record, which it copies. Call
-// [HandshakeReader.Next] until it has no message left before the next Append:
-// then the reader never holds more than one message and one record.
+// Append adds the content of one handshake record, which it copies. Before the next
+// Append, call [HandshakeReader.Next] until it has no message left: then the reader
+// never holds more than one message and one record.
 //
-// It returns [ErrHandshakeSize], for ever, as soon as the header of the first
-// unread message announces too long a body, and [ErrMalformedMessage] if that is a
-// length which no message of the type has: of KeyUpdate any but 1, of EndOfEarlyData
-// any but 0, of Finished more than 64.
+// It returns [ErrHandshakeSize], for ever, as soon as the header of the first unread
+// message announces a body that is too long, and [ErrMalformedMessage] if no message
+// of its type has that length: any but 1 for KeyUpdate, any but 0 for EndOfEarlyData,
+// more than 64 for Finished.
 func (r *HandshakeReader) Append(content []byte) error {
 	if r.err != nil {
 		return r.err
@@ -143,9 +143,9 @@ func (r *HandshakeReader) Append(content []byte) error {
 // Next returns the next whole message, its header of four bytes included, or
 // nil if it is not there yet. The message is valid until the next Append or Wipe.
 //
-// It returns [ErrHandshakeSize] or [ErrMalformedMessage], for ever, if the message
-// that begins here announces a body for which Append would; messages before it have
-// been returned.
+// It returns [ErrHandshakeSize] or [ErrMalformedMessage], for ever, if the next
+// message announces a body for which Append would return it; the messages before it
+// have been returned.
 func (r *HandshakeReader) Next() ([]byte, error) {
 	size, ok, err := r.peek()
 	if err != nil || !ok {
@@ -160,10 +160,10 @@ func (r *HandshakeReader) Next() ([]byte, error) {
 // "Handshake messages MUST NOT span key changes." (RFC 9846, Section 5.1)
 func (r *HandshakeReader) Empty() bool { return len(r.buf) == r.read }
 
-// Wipe overwrites what the reader holds, messages that it has returned among it,
-// and gives up the memory. An Empty reader can be used on, so that a connection
-// holds nothing between messages; any other has lost bytes of the stream, and
-// every later Append and Next returns [ErrClosed].
+// Wipe overwrites what the reader holds, including messages that it has returned, and
+// gives up the memory. An Empty reader can still be used, so that a connection holds
+// nothing between messages; any other has lost bytes of the stream, and every later
+// Append and Next returns [ErrClosed].
 func (r *HandshakeReader) Wipe() {
 	if r.err == nil && !r.Empty() {
 		r.err = ErrClosed
@@ -190,7 +190,7 @@ func (r *HandshakeReader) peek() (size int, ok bool, err error) {
 	}
 	if r.err != nil {
 		clear(p)
-		r.buf = r.buf[:r.read] // which are valid until Append or Wipe
+		r.buf = r.buf[:r.read] // those returned stay valid until Append or Wipe
 		return 0, false, r.err
 	}
 	size += messageHeaderSize
@@ -198,8 +198,8 @@ func (r *HandshakeReader) peek() (size int, ok bool, err error) {
 }
 
 // lengthFits reports whether a message of type typ can have a body of size bytes, as
-// far as its type decides. Who waited for the body of such a message would let a limit
-// of its own choose the alert.
+// far as its type decides. Waiting for the body of such a message would let the
+// reader's own limit choose the alert.
 //
 // "Peers which receive a message which cannot be parsed according to the syntax
 // (e.g., have a length extending beyond the message boundary or contain an

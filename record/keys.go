@@ -14,9 +14,9 @@ type trafficKeys struct {
 	protector *aead.Protector
 }
 
-// hide returns a pointer to secret. Package fmt follows a pointer from a struct
-// that it prints, but at most one, even when it reports a wrong verb; a secret
-// behind two of them is printed by nobody who prints what holds it.
+// hide returns a pointer to secret. Package fmt follows a pointer from a struct that
+// it prints, but at most one, even when it reports a wrong verb; a secret behind two
+// of them is not printed with what holds it.
 func hide(secret []byte) *[]byte { return &secret }
 
 func (k *trafficKeys) secret() []byte { return *k.hidden }
@@ -73,8 +73,8 @@ func (k *trafficKeys) hasSecret(secret []byte) bool {
 // client_/server_application_traffic_secret_N and its associated traffic
 // keys." (RFC 9846, Section 7.2)
 //
-// It leaves a secret of no bytes, of which no keys can be made, rather than one
-// of zeros: a copy of whoever holds k still finds k.
+// It leaves an empty secret, from which no keys can be made, rather than one of
+// zeros: a copy of k's holder still refers to k.
 func (k *trafficKeys) wipe() {
 	clear(k.secret())
 	*k.hidden = nil

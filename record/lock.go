@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// semaphore is a lock that one can stop waiting for. It costs two atomic
-// operations when nobody waits; a channel alone costs three times as much. Those
-// who wait get it in their order.
+// semaphore is a lock that one can stop waiting for. It costs two atomic operations
+// when nobody waits; a channel alone costs three times as much. Those who wait get it
+// in order.
 type semaphore struct {
-	users atomic.Int32  // who has it, and who waits
-	next  chan struct{} // handed to the next of them
+	users atomic.Int32  // the one who has it, and those who wait
+	next  chan struct{} // passes it to the next of them
 }
 
 func (s *semaphore) init() { s.next = make(chan struct{}, 1) }
@@ -30,7 +30,7 @@ func (s *semaphore) unlock() {
 }
 
 // lockWithin takes the lock if its turn comes in time. Otherwise it calls late when
-// it comes, in a goroutine of its own that has the lock meanwhile.
+// the turn comes, in a goroutine of its own that has the lock meanwhile.
 func (s *semaphore) lockWithin(wait time.Duration, late func()) bool {
 	if s.users.Add(1) == 1 {
 		return true

@@ -8,68 +8,69 @@ import (
 	"example.com/splitseal/internal/mem"
 )
 
-// ReaderConfig holds what a [Reader] keeps for its whole life. The zero value
-// is ready for use where no handshake message is expected but KeyUpdate.
+// ReaderConfig holds what a [Reader] keeps for its whole life. The zero value is
+// ready for use where no handshake message but KeyUpdate is expected.
 type ReaderConfig struct {
 	// Unread is what has been read from the transport already. It comes before
 	// what the transport returns. It is copied.
 	Unread []byte
 
-	// HandleMessage is given each handshake message, its header of four bytes
-	// included, but KeyUpdate. The message is only valid during the call. If it
-	// returns an error, that ends the Reader with a [HookError], or with that error
-	// itself if it is one of this package's variables for which [AlertOf] names an
-	// alert. A nil HandleMessage refuses every message with [ErrUnexpectedMessage].
+	// HandleMessage is given each handshake message except KeyUpdate, its header of
+	// four bytes included. The message is valid only during the call. If
+	// HandleMessage returns an error, the Reader ends with a [HookError], or with the
+	// error itself if it is one of this package's variables for which [AlertOf] names
+	// an alert. A nil HandleMessage refuses every message with
+	// [ErrUnexpectedMessage].
 	//
-	// It runs inside a Read and must not call methods of the Reader. If it
-	// panics, that ends the Reader with [ErrInterrupted].
+	// It runs inside a Read and must not call methods of the Reader. If it panics,
+	// the Reader ends with [ErrInterrupted].
 	HandleMessage func(message []byte) error
 
-	// OnKeyUpdate is told of each KeyUpdate of the peer, and whether the peer
+	// OnKeyUpdate is called for each KeyUpdate of the peer, and told whether the peer
 	// requests one in return. The Reader has updated its own keys by then.
 	OnKeyUpdate func(request bool)
 
-	// OnAlert is told of each alert of the peer.
+	// OnAlert is called for each alert of the peer.
 	OnAlert func(a Alert)
 
-	// MaxHandshakeMessageSize is the most bytes of a handshake message after its header.
-	// Zero is 65536.
+	// MaxHandshakeMessageSize is the most bytes that a handshake message may have
+	// after its header. Zero means 65536.
 	MaxHandshakeMessageSize int
 
-	// AcceptTruncation makes the end of the transport without close_notify
-	// io.EOF where a record ends. Whoever can cut the transport can then cut the
-	// data at the end of any record: it is for protocols that mark their end
-	// themselves. It is not for those that go on over the transport: "If the
-	// application protocol using TLS provides that any data may be carried over
-	// the underlying transport after the TLS connection is closed, the TLS
-	// implementation MUST receive a "close_notify" alert before indicating
-	// end-of-data to the application layer." (RFC 9846, Section 6.1)
+	// AcceptTruncation turns the end of the transport without close_notify into
+	// io.EOF if it comes where a record ends. Anyone who can cut the transport can
+	// then cut the data at the end of any record, so this is for protocols that mark
+	// their own end. It is not for those that go on over the transport: "If the
+	// application protocol using TLS provides that any data may be carried over the
+	// underlying transport after the TLS connection is closed, the TLS implementation
+	// MUST receive a "close_notify" alert before indicating end-of-data to the
+	// application layer." (RFC 9846, Section 6.1)
 	AcceptTruncation bool
 
-	// KeepBuffer keeps the buffer while the Reader waits for data. That is up
-	// to 72 KiB, and saves one Read of the transport after each pause.
+	// KeepBuffer keeps the buffer while the Reader waits for data. That costs up to
+	// 72 KiB, and saves one Read of the transport after each pause.
 	KeepBuffer bool
 }
 
-// Reader reads application data from a transport, out of records that an
-// [Opener] opens. Content is opened straight into the caller's memory as far as
-// that has room, and stays where it was received otherwise.
+// Reader reads application data from a transport, out of records that an [Opener]
+// opens. Content is opened straight into the caller's memory as far as that has room;
+// the rest stays where it was received.
 //
-// While a Reader waits for the first byte of a record it holds no buffer: it
-// waits with a Read of the five header bytes, or, if the transport is a
-// [net.TCPConn] or a stream [net.UnixConn] on a Unix system, until the socket is
-// readable. Once there is something it reads up to 72 KiB at a time. While it waits
-// inside a record it holds 18 KiB, and those 72 if the transport is no such socket
-// and has filled them before.
+// While a Reader waits for the first byte of a record it holds no buffer: it waits
+// with a Read of the five header bytes, or, if the transport is a [net.TCPConn] or a
+// stream [net.UnixConn] on a Unix system, until the socket is readable. Once there is
+// data it reads up to 72 KiB at a time. While it waits inside a record it holds 18
+// KiB, or 72 KiB if the transport is not such a socket and has filled its buffer
+// before.
 //
-// Errors of the transport that are timeouts lose nothing: the next Read goes on
-// where the last one stopped, at any byte. All other errors are final, and come
-// after all data before them. The end of the transport is [io.ErrUnexpectedEOF]
-// unless a close_notify came before it, which is [io.EOF]; an error alert of the
-// peer is an [AlertError]; other errors of the transport are a
-// [TransportError]. For all others, a [HookError] of the caller's own code among
-// them, [AlertOf] says what to send to the peer. No final error but io.EOF itself
-// is io.EOF to [errors.Is], and none is a timeout.
+// A timeout of the transport loses nothing: the next Read goes on where the last one
+// stopped, at any byte. All other errors are final, and are returned after all data
+// that came before them. The peer's close_notify is [io.EOF], and the end of the
+// transport without one is [io.ErrUnexpectedEOF]; an error alert of the peer is an
+// [AlertError]; any other error of the transport is a [TransportError]. For all
+// others, including a [HookError] of the caller's own code, [AlertOf] says what to
+// send to the peer. No final error but io.EOF itself is io.EOF to [errors.Is], and
+// none is a timeout.
 //
 // A Reader must not be copied and is not safe for concurrent use.
 type Reader struct {
@@ -82,8 +83,8 @@ type Reader struct {
 	config    ReaderConfig
 	messages  *HandshakeReader // nil before the first handshake record
 
-	// Received and not yet opened is b.b[start:end], or head[:end] if b is nil. Before
-	// start is what was opened in place.
+	// What was received and not yet opened is b.b[start:end], or head[:end] if b is
+	// nil. What was opened in place is before start.
 	b          *inBuffer
 	head       [HeaderSize]byte
 	start, end int
@@ -96,11 +97,12 @@ type Reader struct {
 	err     error // final
 }
 
-// NewReader returns a Reader of records that opener opens. The Opener belongs to
-// the Reader from here on. Key changes are the exception, between two calls of
-// the Reader and in [ReaderConfig.HandleMessage].
+// NewReader returns a Reader of records that opener opens. From here on the Opener
+// belongs to the Reader. The exception is key changes, between two calls of the
+// Reader and in [ReaderConfig.HandleMessage].
 //
-// It panics if transport or opener is nil or cfg.MaxHandshakeMessageSize negative.
+// It panics if transport or opener is nil, or if cfg.MaxHandshakeMessageSize is
+// negative.
 func NewReader(transport io.Reader, opener *Opener, cfg ReaderConfig) *Reader {
 	r := new(Reader)
 	r.init(transport, opener, cfg)
@@ -124,12 +126,12 @@ func (r *Reader) init(transport io.Reader, opener *Opener, cfg ReaderConfig) {
 	}
 }
 
-// Read reads application data into p. It returns as soon as there is some, with
-// what more has been received in whole records, and never waits for more. Bytes of p
+// Read reads application data into p. It returns as soon as there is some, with any
+// more that has been received in whole records, and never waits for more. Bytes of p
 // beyond n that were used as working space are zeroed.
 //
-// Whatever else stands behind that data, a KeyUpdate, an alert or a fault, is for the
-// next Read, as if it had not arrived.
+// Whatever else follows that data, a KeyUpdate, an alert or a fault, is left to the
+// next Read, as if it had not arrived yet.
 //
 // An empty p reads nothing and returns no error.
 func (r *Reader) Read(p []byte) (n int, err error) {
@@ -141,8 +143,8 @@ func (r *Reader) Read(p []byte) (n int, err error) {
 		if len(r.plain) > 0 {
 			n += r.takePlain(p[n:])
 		}
-		// What is not data may wait or panic, in the caller's code or in the
-		// transport: so data that came before it is returned first.
+		// Handling anything else may wait or panic, in the caller's code or in the
+		// transport, so data that came before it is returned first.
 		if n == len(p) || n > 0 && (r.err != nil || r.held != nil) {
 			return n, nil
 		}
@@ -171,10 +173,10 @@ func (r *Reader) Read(p []byte) (n int, err error) {
 	}
 }
 
-// WriteTo writes to w all application data until [io.EOF], which it returns as
-// nil. It writes the content of one record at a time, from where that was
-// opened. What w does not take can still be read. Errors of w are returned as they
-// are, but for io.EOF, which comes as [io.ErrClosedPipe].
+// WriteTo writes all application data to w until [io.EOF], which it returns as nil.
+// It writes the content of one record at a time, from where that was opened. What w
+// does not take can still be read. Errors of w are returned as they are, except that
+// io.EOF becomes [io.ErrClosedPipe].
 func (r *Reader) WriteTo(w io.Writer) (n int64, err error) {
 	for {
 		m, err := r.writeRecord(w)
@@ -227,8 +229,8 @@ func (r *Reader) writeRecord(w io.Writer) (n int, err error) {
 	return n, err
 }
 
-// checkConn ends r if its Conn is dead or closed already, before each record and each
-// message.
+// checkConn ends r if its Conn is already dead or closed. It is called before each
+// record and each message.
 func (r *Reader) checkConn() {
 	if r.err == nil {
 		if err := r.conn.ended(); err != nil {
@@ -277,9 +279,9 @@ func (r *Reader) buffered() []byte {
 	return r.b.b[r.start:r.end]
 }
 
-// open opens the next record. Application data goes to p as far as there is room,
-// and n is how much; the rest stays in place. What else it may be stays in place too,
-// for handleHeld. If need > 0, so many bytes are missing from the record, at least, and
+// open opens the next record. Application data goes to p as far as there is room, and
+// n is how much; the rest stays in place. Other content stays in place too, for
+// handleHeld. If need > 0, at least that many bytes are missing from the record, and
 // nothing has happened.
 func (r *Reader) open(p []byte) (n, need int, err error) {
 	if r.opener == nil {
@@ -425,8 +427,8 @@ func (r *Reader) handleMessages() error {
 	}
 }
 
-// fill waits for the transport and receives at least one byte, or returns an
-// error, which is also in r.err if it is final. No content is in the buffer.
+// fill waits for the transport and receives at least one byte, or returns an error,
+// which is also in r.err if it is final. The buffer holds no content.
 func (r *Reader) fill() error {
 	if len(r.config.Unread) > 0 {
 		r.makeRoom()
@@ -451,7 +453,7 @@ func (r *Reader) fill() error {
 	}
 	r.end += n
 	if n > 0 {
-		if err != nil && !isTimeout(err) { // that one comes again, or is out of date
+		if err != nil && !isTimeout(err) { // a timeout comes again, or is out of date
 			r.pending = err
 		}
 		return nil
@@ -481,8 +483,8 @@ func (r *Reader) readTransport() (n int, err error) {
 	return 0, io.ErrNoProgress
 }
 
-// makeRoom makes sure that there is a buffer with room behind what it holds,
-// and for the record that begins there. No content is in the buffer.
+// makeRoom makes sure that there is a buffer with room after what it holds, and for
+// all of the record that begins there. The buffer holds no content.
 func (r *Reader) makeRoom() {
 	large := r.filled || r.socket != nil || len(r.config.Unread) > smallSize
 	if r.b == nil || large && len(r.b.b) < largeSize {
@@ -511,7 +513,7 @@ func (r *Reader) move(b *inBuffer) {
 	}
 }
 
-// shrinkBuffer leaves the large buffer before a wait.
+// shrinkBuffer moves to the smallest buffer that will do, before a wait.
 func (r *Reader) shrinkBuffer() {
 	switch n := r.end - r.start; {
 	case r.b == nil:
@@ -522,10 +524,10 @@ func (r *Reader) shrinkBuffer() {
 	}
 }
 
-// transportError says what an error of the transport means here.
+// transportError returns what an error of the transport is to the caller of r.
 func (r *Reader) transportError(err error) error {
 	if !isTimeout(err) {
-		// It may be what became of a connection that this side has ended.
+		// It may be the result of this side having ended the connection.
 		if r.checkConn(); r.err != nil {
 			return r.err
 		}
@@ -548,7 +550,7 @@ func (r *Reader) transportError(err error) error {
 	return r.err
 }
 
-// fail ends r with an error that its owner is told of.
+// fail ends r with err, and its Conn too unless err is io.EOF.
 func (r *Reader) fail(err error) {
 	if r.err != nil {
 		return

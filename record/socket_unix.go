@@ -20,9 +20,9 @@ type socket struct {
 	err error
 }
 
-// newSocket returns nil if transport is not a stream socket of package net. A
-// type that embeds one has its methods too, but what its own Read does would be
-// passed over, so only the very types count.
+// newSocket returns nil if transport is not a stream socket of package net. A type
+// that embeds one has its methods too, but its own Read would be bypassed, so only
+// the exact types count.
 func newSocket(transport io.Reader) *socket {
 	var raw syscall.Conn
 	switch c := transport.(type) {
@@ -30,7 +30,7 @@ func newSocket(transport io.Reader) *socket {
 		raw = c
 	case *net.UnixConn:
 		if a := c.LocalAddr(); a == nil || a.Network() != "unix" {
-			return nil // in datagrams nothing is no end
+			return nil // an empty datagram is not the end
 		}
 		raw = c
 	default:
@@ -52,7 +52,7 @@ func (s *socket) read(r *Reader) (n int, err error) {
 	s.r = nil
 	if err != nil {
 		if op, ok := err.(*net.OpError); ok {
-			op.Op = "read" // not "raw-read", which is nothing to the caller
+			op.Op = "read" // not "raw-read", which means nothing to the caller
 		}
 		return 0, err
 	}

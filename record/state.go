@@ -14,20 +14,20 @@ import (
 // another Sealer, Opener, process or kernel needs to go on where the exported
 // object stopped. It belongs to [EpochApplication].
 //
-// A State is used once. [ImportSealer], [ImportOpener], [State.Encode],
+// A State can be used once. [ImportSealer], [ImportOpener], [State.Encode],
 // [State.Reveal] and [State.Wipe] empty it, and the first four fail on an emptied
-// State. What was taken out of it must be used once as well, and this package cannot
-// see to that: restoring an encoded State from a stored copy a second time, or
+// State. What was taken out of it must be used only once as well, which this package
+// cannot ensure: restoring an encoded State from a stored copy a second time, or
 // resuming a snapshot of a virtual machine or a process that holds one, seals
-// different records under the same per-record nonces, which gives away the
-// plaintexts and, with AES-GCM, the authentication key. Never keep an encoded
-// State; hand it over and forget it.
+// different records under the same per-record nonces, which gives away the plaintexts
+// and, with AES-GCM, the authentication key. Never keep an encoded State; hand it
+// over and forget it.
 //
 // A State prints as its suite and direction only, with every verb of fmt, and
 // in JSON.
 //
-// A State must not be copied; should it be, it and its copies can still be used
-// once between them. All its uses may be called concurrently: one succeeds.
+// A State must not be copied; if it is, it and its copies can still be used only once
+// between them. All these uses may be called concurrently: one succeeds.
 type State struct {
 	_      mem.NoCopy
 	fields *stateFields // nil if there never were any; copies share them
@@ -60,9 +60,9 @@ type Secrets struct {
 	Seq           uint64           // of the next record; the records under this key so far
 	Generation    uint64           // N
 
-	// SoftLimit and HardLimit are the numbers of records under one key from
-	// which on a Sealer refuses content, and everything. Whoever goes on sealing
-	// must observe them.
+	// SoftLimit and HardLimit are the numbers of records under one key after which a
+	// Sealer refuses content, and refuses everything. Whoever goes on sealing must
+	// observe them.
 	SoftLimit, HardLimit uint64
 
 	// RecordSizeLimit is the most inner plaintext of one record.
@@ -161,7 +161,7 @@ func wholeRecords(p []byte) bool {
 }
 
 // ImportSealer returns a Sealer that goes on where the exported one stopped, and
-// empties st. The limits are those of st, and those of cfg where they are lower.
+// empties st. The limits are those of st, or those of cfg where they are lower.
 //
 // It returns [ErrStateSpent] if st was used, [ErrState] if it is not a Sealer's,
 // and [ErrKeySetup]; st is emptied only if there is no error. It panics as
@@ -218,7 +218,7 @@ func (st *State) take() (*stateFields, error) {
 // giveBack undoes take.
 func (f *stateFields) giveBack() { f.used.Store(false) }
 
-// forget ends fields that were taken, except for what is printed of them.
+// forget erases fields that were taken, except for what is printed of them.
 func (f *stateFields) forget() {
 	clear(f.secret())
 	f.hidden, f.unread = nil, nil
@@ -243,7 +243,7 @@ func (st *State) open(opener bool) (*stateFields, *trafficKeys, error) {
 	return f, k, nil
 }
 
-// lower returns the lower of two limits of which zero is none.
+// lower returns the lower of two limits; a b of zero is none.
 func lower(a, b uint64) uint64 {
 	if b == 0 {
 		return a
@@ -254,8 +254,8 @@ func lower(a, b uint64) uint64 {
 // Reveal takes the secrets out of st and empties it. It returns
 // [ErrStateSpent] if st was used, and [ErrKeySetup].
 //
-// Whoever has them does from then on what this package did. With kernel TLS on
-// Linux (TLS_TX and TLS_RX), which knows records and no messages, that is to
+// Whoever has them must do from then on what this package did. With kernel TLS on
+// Linux (TLS_TX and TLS_RX), which knows records but not messages, that is to
 //
 //   - set Keys and Seq of each direction, and of the receiving one only if Unread
 //     is empty, because a kernel does not take records that were received before;
@@ -329,10 +329,9 @@ func (st *State) Encode() ([]byte, error) {
 	return data, nil
 }
 
-// DecodeState returns the State that [State.Encode] made data of. It copies
-// what it needs; the caller erases data. suite finds the suite with the given
-// id and returns nil if it does not know it; a nil suite stands for
-// [aead.SuiteByID].
+// DecodeState returns the State that [State.Encode] encoded as data. It copies what
+// it needs; the caller erases data. suite finds the suite with the given id and
+// returns nil if it does not know it; a nil suite stands for [aead.SuiteByID].
 //
 // It returns [ErrState] if data is malformed or the suite is not known.
 func DecodeState(data []byte, suite func(id uint16) *aead.Suite) (*State, error) {

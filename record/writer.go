@@ -12,12 +12,12 @@ import (
 // WriterConfig holds what a [Writer] keeps for its whole life. The zero value
 // is ready for use.
 type WriterConfig struct {
-	// DynamicRecordSizing makes the first records after a pause of a second so
-	// short that each fits a TCP segment, so that the peer can open the first
-	// one when the first segment has arrived. After 128 KiB records are as
-	// large as they may be. It costs up to 2 % more bytes and several times
-	// the processor time for what it applies to. It has no effect if the Sealer has
-	// a padding policy: that says how long records are.
+	// DynamicRecordSizing makes the first records after a pause of a second so short
+	// that each fits a TCP segment, so that the peer can open the first one when the
+	// first segment has arrived. After 128 KiB records are as large as they may be.
+	// It costs up to 2 % more bytes and several times the processor time for what it
+	// applies to. It has no effect if the Sealer has a padding policy, which then
+	// decides how long records are.
 	DynamicRecordSizing bool
 
 	// KeepBuffer keeps a buffer of 18 KiB between calls. It saves 20 ns in each
@@ -25,26 +25,25 @@ type WriterConfig struct {
 	KeepBuffer bool
 }
 
-// Writer writes application data to a transport, in records that a [Sealer]
-// makes. The Sealer is given content where it is, but for pieces of a gathered
-// write that are shorter than 256 bytes: those are first copied into the record.
+// Writer writes application data to a transport, in records that a [Sealer] makes.
+// Content is sealed from where it is, except for pieces of a gathered write that are
+// shorter than 256 bytes, which are first copied into the record.
 //
-// There is nothing to flush: every method hands all records that it has sealed
-// to the transport before it returns, several of them in one write. While no
-// method runs a Writer holds no buffer, unless it is told to keep one. A call that waits
-// for the transport, as for a peer that does not read, holds 18 KiB if it sends one
+// There is nothing to flush: every method hands all records that it has sealed to the
+// transport before it returns, several of them in one write. Between calls a Writer
+// holds no buffer, unless it is told to keep one. A call that waits for the
+// transport, because the peer does not read for example, holds 18 KiB if it sends one
 // record and 72 KiB if it sends more, which is four times what crypto/tls holds.
 //
-// A write to the transport that fails, or that takes less than it was given,
-// is final: the records that it was given are neither sealed nor sent again,
-// the Sealer is wiped, and every later call returns the same [TransportError].
-// The returned count is of content whose records the transport has taken
-// whole. A transport that takes less and returns no error has failed with
-// [io.ErrShortWrite].
+// A write to the transport that fails, or that takes less than it was given, is
+// final: the records that it was given are neither sealed nor sent again, the Sealer
+// is wiped, and every later call returns the same [TransportError]. The returned
+// count is of content whose records the transport has taken whole. A transport that
+// takes less and returns no error counts as having failed with [io.ErrShortWrite].
 //
-// The KeyUpdates that the protocol demands are sent by themselves: before the
-// soft limit of a key, and before application data when the peer has requested
-// one. See [Sealer.NeedsKeyUpdate].
+// The KeyUpdates that the protocol demands are sent automatically: before the soft
+// limit of a key, and before application data when the peer has requested one. See
+// [Sealer.NeedsKeyUpdate].
 //
 // A call that panics, in the transport or in the padding function, is final
 // too: later ones return [ErrInterrupted].
@@ -59,7 +58,7 @@ type Writer struct {
 	err       error // final
 	busy      bool  // a call runs, or has panicked
 
-	// peerUpdate is what the Sealer has not been told of: peerUpdated and
+	// peerUpdate is what the Sealer has not been told yet: peerUpdated and
 	// peerRequested.
 	peerUpdate atomic.Uint32
 
@@ -76,10 +75,9 @@ const (
 	peerRequested
 )
 
-// NewWriter returns a Writer of records that sealer makes. The Sealer belongs
-// to the Writer from here on: another user of it would seal records that are
-// not sent in their order. Key changes are the exception, between two calls of
-// the Writer.
+// NewWriter returns a Writer of records that sealer makes. From here on the Sealer
+// belongs to the Writer: another user of it would seal records that are not sent in
+// order. The exception is key changes, between two calls of the Writer.
 //
 // It panics if transport or sealer is nil.
 func NewWriter(transport io.Writer, sealer *Sealer, cfg WriterConfig) *Writer {
@@ -98,10 +96,10 @@ func (w *Writer) init(transport io.Writer, sealer *Sealer, cfg WriterConfig) {
 
 // Write sends p in as few records as possible. An empty p sends nothing.
 //
-// It returns the bytes of p whose records the transport has taken whole. It
-// returns an error of [Sealer.Seal] that is not final, after which the call can
-// be made again with the rest of p; a [TransportError] or another final error;
-// and [ErrClosed] after [Writer.Close] or [Writer.SendAlert].
+// It returns how many bytes of p are in records that the transport has taken whole.
+// Its error is one of [Sealer.Seal] that is not final, after which the call can be
+// repeated with the rest of p; a [TransportError] or another final error; or
+// [ErrClosed] after [Writer.Close] or [Writer.SendAlert].
 //
 // See RFC 9846, Section 5.1.
 func (w *Writer) Write(p []byte) (n int, err error) {
@@ -127,7 +125,8 @@ func (w *Writer) writeOne(p []byte) (n int, err error) {
 		return w.write(p, nil)
 	}
 	b := w.take(false)
-	// Not in b, from where they would be loaded while they are being stored.
+	// Not kept in b, from where they would be loaded while they are still being
+	// stored.
 	records, err := w.sealer.Seal(b.records, ContentTypeApplicationData, p)
 	if err == nil {
 		err = w.checkPeerAlert(b)
@@ -145,8 +144,9 @@ func (w *Writer) writeOne(p []byte) (n int, err error) {
 	return n, err
 }
 
-// write is Write between begin and end. If sealed is not nil, it is called when p is not
-// needed any more, which is before the transport may wait with the last of the records.
+// write is Write between begin and end. If sealed is not nil, it is called when p is
+// no longer needed, which is before the transport is given the last of the records,
+// and may wait.
 func (w *Writer) write(p []byte, sealed func()) (n int, err error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -178,9 +178,9 @@ func (w *Writer) write(p []byte, sealed func()) (n int, err error) {
 // reads the list and the pieces. Pieces may overlap each other. Empty ones are
 // skipped, and if all are empty nothing is sent.
 //
-// Warning: nobody may change the list while WriteBuffers runs, another goroutine
-// least of all. It can be torn, so that memory which is in none of the pieces is
-// sealed and sent.
+// Warning: the list must not change while WriteBuffers runs. An element that another
+// goroutine is writing can be read torn, and memory that is in none of the pieces is
+// then sealed and sent.
 //
 // The count and the errors are those of [Writer.Write].
 func (w *Writer) WriteBuffers(pieces [][]byte) (n int64, err error) {
@@ -232,9 +232,9 @@ type gather struct {
 	offset int // in the first of them
 }
 
-// next appends to list the pieces that make up the next len(content) bytes. The
-// short ones are first copied to where they belong in content, and neighbours
-// there become one piece, so that the list stays short however short they are.
+// next appends to list the pieces that make up the next len(content) bytes. The short
+// ones are first copied to where they belong in content, and neighbours there become
+// one piece, so that the list stays short however short the pieces are.
 func (g *gather) next(list [][]byte, content []byte) [][]byte {
 	copied := 0 // where in content the run of copied pieces begins
 	at := 0
@@ -263,15 +263,15 @@ func (g *gather) next(list [][]byte, content []byte) [][]byte {
 	return list
 }
 
-// ReadFrom sends all that it reads from r, until r returns an error. What one
-// call of r's Read returns has been sent before the next one is made. It reads
-// up to 64 KiB at a time while r returns 16 KiB or more; otherwise it holds 18 KiB
-// while it waits for r, and 36 KiB while it waits for the transport.
+// ReadFrom sends all that it reads from r, until r returns an error. What one Read of
+// r returns is sent before the next one is made. It reads up to 64 KiB at a time
+// while r returns 16 KiB or more; otherwise it holds 18 KiB while it waits for r, and
+// 36 KiB while it waits for the transport.
 //
-// It returns the bytes sent, and the error of r unless that is [io.EOF], or an
-// error of [Writer.Write]. What was read and not sent is lost; the count says how
-// much was sent. It returns [io.ErrNoProgress] if r returns neither bytes nor
-// an error a hundred times.
+// It returns the number of bytes sent, and the error of r unless that is [io.EOF], or
+// an error of [Writer.Write]. What was read and not sent is lost; the count says how
+// much was sent. It returns [io.ErrNoProgress] if r returns neither bytes nor an
+// error a hundred times in a row.
 func (w *Writer) ReadFrom(r io.Reader) (n int64, err error) {
 	size := MaxContentSize
 	b := takeInBuffer(false)
@@ -320,9 +320,9 @@ func (w *Writer) ReadFrom(r io.Reader) (n int64, err error) {
 	return n, io.ErrNoProgress
 }
 
-// writeRead is Write, over the Conn that w belongs to if there is one. If p takes several
-// records, it calls sealed, as write does: a transport that waits then keeps one large
-// buffer, not two.
+// writeRead is Write, through the Conn that w belongs to if there is one. If p takes
+// several records it calls sealed, as write does, so that one large buffer is held
+// while the transport waits, not two.
 func (w *Writer) writeRead(p []byte, sealed func()) (n int, err error) {
 	c := w.conn
 	if c != nil {
@@ -343,10 +343,10 @@ func (w *Writer) writeRead(p []byte, sealed func()) (n int, err error) {
 	return n, err
 }
 
-// WriteHandshake sends handshake messages: one or more whole ones, in as few
-// records as possible. It is for messages after the handshake, such as
-// NewSessionTicket, and for handshakes that are made with a Writer. KeyUpdate
-// messages are refused with [ErrContentType]; [Writer.KeyUpdate] sends them.
+// WriteHandshake sends handshake messages: one or more whole ones, in as few records
+// as possible. It is for messages after the handshake, such as NewSessionTicket, and
+// for handshakes that are done with a Writer. KeyUpdate messages are refused with
+// [ErrContentType]; [Writer.KeyUpdate] sends them.
 //
 // If the soft limit of an application key leaves too few records for them, a
 // KeyUpdate is sent first.
@@ -409,10 +409,10 @@ func (w *Writer) writeHandshake(messages []byte) error {
 	return err
 }
 
-// KeyUpdate sends a KeyUpdate message and moves to the next generation of keys.
-// With request it asks the peer for a KeyUpdate in return, unless an earlier
-// request has not been answered: that one is not repeated. Who has an Opener for the
-// other direction calls its [Opener.ExpectKeyUpdate] first.
+// KeyUpdate sends a KeyUpdate message and moves to the next generation of keys. With
+// request true it asks the peer for a KeyUpdate in return, unless an earlier request
+// has not been answered yet. If there is an Opener for the other direction, call its
+// [Opener.ExpectKeyUpdate] first.
 //
 // It returns the errors of [Sealer.SealKeyUpdate] and [TransportError].
 //
@@ -428,7 +428,7 @@ func (w *Writer) KeyUpdate(request bool) error {
 	err := w.sendOne(func(dst []byte) ([]byte, error) {
 		dst, err := w.sealer.SealKeyUpdate(dst, request)
 		if err == nil && request {
-			w.applyPeerUpdate() // what came before the request is no answer to it
+			w.applyPeerUpdate() // what came before the request does not answer it
 			w.sealer.requested = true
 			if w.conn != nil {
 				w.conn.in.opener.ExpectKeyUpdate() // before the peer can answer
@@ -456,9 +456,9 @@ func (w *Writer) sendOne(seal func(dst []byte) ([]byte, error)) (err error) {
 // requested one in return, which is then sent before the next application data.
 // Requests that come before that are answered together.
 //
-// It may be called concurrently with all other methods, as by
-// [ReaderConfig.OnKeyUpdate] beside a Write. The Sealer learns of it in the Writer's
-// next call: whoever is to export the Sealer makes an empty Write first.
+// It may be called concurrently with all other methods, for example in
+// [ReaderConfig.OnKeyUpdate] during a Write. The Sealer learns of it in the Writer's
+// next call: to export the Sealer, make an empty Write first.
 func (w *Writer) PeerKeyUpdate(request bool) {
 	seen := peerUpdated
 	if request {
@@ -493,10 +493,10 @@ func (w *Writer) SendAlert(a Alert) error {
 	return err
 }
 
-// Close sends close_notify and wipes the Sealer, whether or not close_notify could
-// be sent. It does not close the transport. Closing again does nothing and returns
-// nil, and so does closing after an error alert was sent; after another final error
-// Close returns that.
+// Close sends close_notify and wipes the Sealer, whether or not close_notify could be
+// sent. It does not close the transport. Closing again does nothing and returns nil,
+// and so does closing after an error alert was sent; after another final error Close
+// returns that error.
 //
 // "Each party MUST send a "close_notify" alert before closing its write side of
 // the connection, unless it has already sent some error alert." (RFC 9846,
@@ -512,7 +512,7 @@ func (w *Writer) Close() error {
 	return err
 }
 
-// begin opens a call. Until end is called the Writer is not to be used.
+// begin begins a call. Until end is called no other may begin.
 func (w *Writer) begin() error {
 	if w.busy {
 		w.fail(ErrInterrupted)
@@ -551,8 +551,8 @@ func (w *Writer) take(large bool) *outBuffer {
 	return w.kept
 }
 
-// prepare makes the Sealer and b ready for a record with size bytes of
-// application data. It returns the content that the transport took meanwhile.
+// prepare makes the Sealer and b ready for a record with size bytes of application
+// data. It returns how much content the transport took meanwhile.
 func (w *Writer) prepare(b *outBuffer, size int) (n int, err error) {
 	for {
 		// Again after each flush, which may have taken long.
@@ -611,15 +611,15 @@ func (w *Writer) room(b *outBuffer, size int) bool {
 	return need <= cap(b.records)-len(b.records) && len(b.marks) < cap(b.marks)
 }
 
-// addMark notes that b holds one more record, with so much content of the caller's.
+// addMark notes that b holds one more record, with the given amount of the caller's
+// content.
 func (w *Writer) addMark(b *outBuffer, content int) {
 	b.marks = append(b.marks, mark{end: len(b.records), content: content})
 	w.burst = min(w.burst+content, burstSize)
 }
 
-// flush hands what b holds to the transport and returns how much content it
-// took in whole records. It returns err if that is not nil, unless the
-// transport fails.
+// flush hands what b holds to the transport and returns how much content the
+// transport took in whole records. It also returns err, unless the transport fails.
 func (w *Writer) flush(b *outBuffer, err error) (n int, _ error) {
 	if len(b.records) == 0 {
 		return 0, err
@@ -645,8 +645,8 @@ func (w *Writer) checkPeerAlert(b *outBuffer) error {
 	return err
 }
 
-// finishWrite looks at what the transport says it has done with all of b, and empties b.
-// It returns how much content was taken in whole records.
+// finishWrite acts on what the transport returned for a write of all of b, and
+// empties b. It returns how much content was taken in whole records.
 func (w *Writer) finishWrite(b *outBuffer, taken int, writeErr error) (n int, err error) {
 	if taken < 0 || taken > len(b.records) {
 		taken = 0
@@ -672,7 +672,7 @@ func (w *Writer) finishWrite(b *outBuffer, taken int, writeErr error) (n int, er
 	return n, err
 }
 
-// startBurst begins a call that sends application data.
+// startBurst begins a new burst if the pause before this call was long enough.
 func (w *Writer) startBurst() {
 	if w.dynamic && time.Since(w.last) >= burstPause {
 		w.burst = 0
@@ -698,17 +698,17 @@ const keyUpdateSize = messageHeaderSize + 1
 
 // Tuned here.
 const (
-	// copySize is the size from which on a piece of a gathered write is sealed
-	// from where it is. It bounds the list of pieces of a record to 129.
+	// copySize is the least size of a piece of a gathered write that is sealed from
+	// where it is. It bounds the list of pieces of a record to 129.
 	copySize = 256
 
 	// maxEmptyReads is the number of reads in a row that may return nothing, as
 	// in package bufio.
 	maxEmptyReads = 100
 
-	// segmentSize is the size of the records with which a burst begins when
-	// records are sized dynamically. It fits a TCP segment over IPv6 with
-	// timestamps at an MTU of 1400 bytes, below the usual ones of tunnels.
+	// segmentSize is the size of the records with which a burst begins when records
+	// are sized dynamically. It fits a TCP segment over IPv6 with timestamps at an
+	// MTU of 1400 bytes, below those that are usual for tunnels.
 	segmentSize = 1400 - 40 - 20 - 12
 
 	// burstSize is the content after which records are as large as they may be;
