@@ -3,21 +3,21 @@ package asm
 import "slices"
 
 // processor is what the choice of a backend depends on. It is plain data, so
-// that tests can make processors that they do not have.
+// that tests can make up processors that they do not run on.
 type processor struct {
-	// What golang.org/x/sys/cpu says. GODEBUG=cpu.aes=off and the like take
-	// fields away here, and with them all that needs them.
+	// What golang.org/x/sys/cpu says. GODEBUG=cpu.aes=off and the like clear
+	// fields here, and so disable whatever needs them.
 	aes, pclmulqdq, ssse3, sse41, avx, avx2, bmi2 bool
 	avx512, avx512f, avx512bw, avx512vl, avx512dq bool
 
 	// osxsave says that the operating system saves vector registers as xcr0
-	// has it, and that xcr0 is valid.
+	// says, and that xcr0 is valid.
 	osxsave bool
 	xcr0    uint32
 
 	// leaf7 is ECX of CPUID leaf 7, subleaf 0, or 0 if there is none.
-	// golang.org/x/sys/cpu has its bits for VAES and VPCLMULQDQ only together
-	// with AVX-512.
+	// golang.org/x/sys/cpu reports VAES and VPCLMULQDQ only together with
+	// AVX-512.
 	leaf7 uint32
 
 	// The vendor, family and model that CPUID reports.
@@ -28,9 +28,9 @@ type processor struct {
 	darwin bool
 }
 
-// detect returns p with what golang.org/x/sys/cpu does not say, as the
-// instructions CPUID and XGETBV do. A leaf above the highest one has the bits of
-// another, and XGETBV faults if the operating system has not set OSXSAVE.
+// detect returns p with what golang.org/x/sys/cpu does not say, as reported by
+// the instructions CPUID and XGETBV. A leaf above the highest has the bits of
+// another one, and XGETBV faults if the operating system has not set OSXSAVE.
 func detect(p processor, cpuid func(leaf, subleaf uint32) (eax, ebx, ecx, edx uint32), xgetbv func() (eax, edx uint32)) processor {
 	maxLeaf, b, c, d := cpuid(0, 0)
 	p.intel = b == 0x756e6547 && d == 0x49656e69 && c == 0x6c65746e // "GenuineIntel"
@@ -59,7 +59,7 @@ const (
 	xcr0ZMM = xcr0YMM | 1<<5 | 1<<6 | 1<<7
 )
 
-// savesYMM reports whether the operating system keeps YMM registers, and with
+// savesYMM reports whether the operating system saves YMM registers, and with
 // them what VEX instructions do to XMM registers.
 func (p processor) savesYMM() bool { return p.osxsave && p.xcr0&xcr0YMM == xcr0YMM }
 
@@ -74,7 +74,7 @@ func (p processor) canVAES() bool {
 		p.leaf7&leaf7VAES != 0 && p.leaf7&leaf7VPCLMULQDQ != 0
 }
 
-// savesZMM is savesYMM for all that AVX-512 has.
+// savesZMM is savesYMM for all registers of AVX-512.
 func (p processor) savesZMM() bool { return p.osxsave && p.xcr0&xcr0ZMM == xcr0ZMM }
 
 // canAVX512 is the list of what kernels with ZMM registers require.
@@ -83,12 +83,13 @@ func (p processor) canAVX512() bool {
 		p.avx512 && p.avx512f && p.avx512bw && p.avx512vl && p.avx512dq
 }
 
-// avoidsZMM reports whether ZMM registers are better left alone where they work.
+// avoidsZMM reports whether ZMM registers are better left alone even if they
+// work.
 //
 // Intel's processors from Skylake-X to Tiger Lake lower their clock for a while
-// after they have used them, for all that runs on them then. The list is that
-// of the Linux kernel's crypto code (zmm_exclusion_list), which avoids ZMM for
-// this reason.
+// after using them, for everything that runs then. The list is that of the
+// Linux kernel's crypto code (zmm_exclusion_list), which avoids ZMM for this
+// reason.
 //
 // Darwin has lost mask registers in signals (Go issue 49233).
 func (p processor) avoidsZMM() bool {
@@ -114,9 +115,9 @@ func (p processor) can() (s set) {
 	return s
 }
 
-// choose returns the backends that are worth using on p: all that work, but for
-// 64-byte vectors where they are better avoided. 32-byte vectors cost no
-// processor that has VAES its clock speed.
+// choose returns the backends that are worth using on p: all that work, except
+// for 64-byte vectors where they are better avoided. 32-byte vectors do not
+// lower the clock of any processor that has VAES.
 func (p processor) choose() set {
 	if p.avoidsZMM() {
 		return p.can().without(of(AVX512))

@@ -2,8 +2,8 @@
 
 package asm
 
-// The declarations below are the contract of the kernels, which trust it.
-// Every backend has the same five. A kernel that needs more than an x86-64
+// The declarations below are the contract that the kernels rely on. Every
+// backend has the same five kernels. One that needs more than every x86-64
 // processor has must only be called for a key of its backend.
 //
 //	Init    sets up round keys and the powers of H for short texts
@@ -13,42 +13,42 @@ package asm
 //	Open    opens a text, or a part of one
 //
 // No byte outside the text is read or written, except that a seal may write the
-// bytes behind it where the tag then goes. Nothing needs alignment.
+// bytes behind it, where the tag then goes. Nothing needs alignment.
 //
 // Powers fills in the given number of powers, 10 to longPower, and may fill in
 // up to morePowers more where the table has room. A text of n blocks has n + 3
-// slots and takes as many powers or, if that is less, a group's, a batch's and
-// one more. The table's group is set by the caller.
+// slots and takes that many powers or, if fewer, those of a group and a batch
+// and one more. The caller sets the table's group.
 //
 // # Seal
 //
-// Seal reads size bytes of text at src. If trailer is not 0, the text ends
-// with one byte more, trailer&0xff, and trailer is that byte + 0x100. It
-// writes the ciphertext and a 16-byte tag to dst, which may equal src and must
-// not overlap the text in another way.
+// Seal reads size bytes of text at src. If trailer is not 0, the text ends with
+// one more byte, trailer&0xff, and trailer is that byte + 0x100. Seal writes
+// the ciphertext and a 16-byte tag to dst, which may equal src and must not
+// otherwise overlap the text.
 //
 // long is a table that Powers has filled in, with as many powers as this text
-// takes, and may be nil for a short text.
+// takes. It may be nil for a short text.
 //
 // nonceLo and nonceHi are the nonce's bytes 0 to 7 and 8 to 11, little endian,
-// without the IV that the key has. adLo and adHi are the low and high half of
-// the last block of additional data, as a big-endian number, zeros behind the
-// data, with the hash of the blocks before it added. Without additional data
-// both are 0. adBits and textBits are the lengths in bits.
+// without the key's IV. adLo and adHi are the low and high half of the last
+// block of additional data as a big-endian number, with zeros behind the data
+// and the hash of the blocks before it added. Without additional data both are
+// 0. adBits and textBits are the lengths in bits.
 //
-// s is nil, and then this is all of the text, or describes where in a longer
-// text this call stands, and the pieces that text is in behind the first size
-// bytes; see stream. Pieces are slices, only read, and so is the list of them. A
-// trailer comes behind them.
+// s is nil if this is all of the text. Otherwise it describes where in a longer
+// text this call is, and the pieces that hold the text behind the first size
+// bytes; see stream. The pieces, which are slices, and the list of them are
+// only read. A trailer comes behind them.
 //
 // # Open
 //
-// Open reads size + trailer bytes of ciphertext at src, or with s as many as that
-// says, and a tag behind them; trailer is 0 or 1. It writes size bytes of plaintext
-// to dst, which may equal src, and the rest to the pieces. With a trailer, last is
-// the byte of plaintext that follows. ok is 1 if the tag is right, else 0, and then
-// nothing that was written may be used.
-// Where the text goes on in another call ok and last are 0.
+// Open reads size + trailer bytes of ciphertext at src, or as many as s says, and a
+// tag behind them; trailer is 0 or 1. It writes size bytes of plaintext to dst, which
+// may equal src, and the rest to the pieces. With a trailer, last is the byte of
+// plaintext that follows. ok is 1 if the tag is right; otherwise it is 0, and nothing
+// that was written may be used. If the text continues in another call, ok and last
+// are 0.
 
 //go:noescape
 func aesniInit(k *Key, key *byte, size uint64)
@@ -136,9 +136,9 @@ func (k *Key) hash(hash, data *byte, blocks uint64) {
 	}
 }
 
-// sealText is Seal and SealTrailer. It stands between a short record and its
-// kernel, so it calls it without another function in between, and what only
-// long texts need is elsewhere.
+// sealText is Seal and SealTrailer. It is all that stands between a short
+// record and its kernel: it calls the kernel without another function in
+// between, and what only long texts need is elsewhere.
 func (k *Key) sealText(dst, src *byte, size int, trailer uint64, n Nonce, ad AD) {
 	total := size + int(trailer>>8)
 	if k.lacks(total) && k.prepare(total) {
@@ -162,7 +162,7 @@ func (k *Key) sealText(dst, src *byte, size int, trailer uint64, n Nonce, ad AD)
 	}
 }
 
-// openText is Open and OpenTrailer, like sealText.
+// openText is Open and OpenTrailer, as sealText is Seal and SealTrailer.
 func (k *Key) openText(dst, src *byte, size int, trailer uint64, n Nonce, ad AD) (ok bool, last byte) {
 	total := size + int(trailer)
 	if k.lacks(total) && k.prepare(total) {
@@ -216,7 +216,7 @@ func (k *Key) openStream(long *longTable, dst, src *byte, size, trailer uint64, 
 	return o == 1, byte(l)
 }
 
-// sealLong is sealText for a text of more than one call.
+// sealLong is sealText for a text that takes more than one call.
 //
 //go:noinline
 func (k *Key) sealLong(dst, src *byte, size int, trailer uint64, n Nonce, ad AD) {
@@ -232,7 +232,7 @@ func (k *Key) sealLong(dst, src *byte, size int, trailer uint64, n Nonce, ad AD)
 	}
 }
 
-// openLong is openText for a text of more than one call.
+// openLong is openText for a text that takes more than one call.
 //
 //go:noinline
 func (k *Key) openLong(dst, src *byte, size int, trailer uint64, n Nonce, ad AD) (ok bool, last byte) {

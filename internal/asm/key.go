@@ -9,9 +9,9 @@ import (
 )
 
 // A Key is what kernels need to know of an AES key: its round keys and powers
-// of its hash key H, 480 bytes, and 2184 bytes more once there were two texts that
-// are not short, or one of more than 64 KiB. It is set up by [Key.Init] and must
-// not be copied after that.
+// of its hash key H, 480 bytes, and 2184 bytes more once there have been two texts that
+// are not short, or one of more than 64 KiB. It is set up by [Key.Init] and must not be
+// copied after that.
 //
 // Seals and opens may run concurrently, but not with [Key.Wipe].
 type Key struct {
@@ -19,16 +19,16 @@ type Key struct {
 	rounds     [14][blockSize]byte // the others, right-aligned
 	roundCount uint8
 	backend    Backend
-	used       atomic.Bool               // there was a text that is not short
+	used       atomic.Bool               // there has been a text that is not short
 	long       atomic.Pointer[longTable] // nil until it is needed
 	short      shortTable
 }
 
-// A shortTable is powers of H, highest first, and zeros behind them.
+// A shortTable holds powers of H, highest first, and zeros behind them.
 type shortTable [shortPower + shortPad][blockSize]byte
 
-// A longTable is the powers that texts take which are not short, and sums of their
-// halves. group is the number of blocks that are hashed with one reduction.
+// A longTable holds the powers for texts that are not short, and sums of their halves.
+// group is the number of blocks that are hashed with one reduction.
 type longTable struct {
 	powers, halves [longPower + longPad][blockSize]byte
 	group          uint64
@@ -53,11 +53,10 @@ func (k *Key) Backend() Backend { return k.backend }
 // lacks reports whether k has no powers for size bytes of text yet.
 func (k *Key) lacks(size int) bool { return k.long.Load() == nil && size > shapes[k.backend].short }
 
-// prepare readies k for a text of size bytes, for which it has no powers. It
-// reports true if the text is to take a table of its own; if not, k has the powers
-// now.
+// prepare readies k for a text of size bytes, for which it has no powers. It reports
+// whether the text is to use a table of its own; if not, k has the powers now.
 //
-// A key's first text that is not short takes one, which has fewer powers and is not
+// A key's first text that is not short uses one, which has fewer powers and is not
 // allocated. Many keys are for one such text, a handshake's or a datagram's, and
 // computing and allocating the whole table takes longer than sealing 4 KiB.
 //
@@ -70,9 +69,9 @@ func (k *Key) prepare(size int) (ownTable bool) {
 	return false
 }
 
-// makeLong makes the table for long texts. Calls that run at the same time each
-// make one, all the same, and one of them stays: no call waits for another. The
-// others are erased, because nobody could do it after that.
+// makeLong makes the table for long texts. Calls that run at the same time make
+// one each, and one of these identical tables stays: no call waits for another.
+// The others are erased, because nobody could do it later.
 func (k *Key) makeLong() {
 	long := &longTable{group: uint64(shapes[k.backend].group)}
 	k.powers(long, longPower)
@@ -86,12 +85,12 @@ func (k *Key) keepLong(long *longTable) {
 	}
 }
 
-// onceTables are tables of zeros for one text each. On the stack one would cost
-// more, which is cleared there twice, and whole.
+// onceTables are tables of zeros for one text each. On the stack a table would
+// cost more: it would be cleared twice, and whole.
 var onceTables = sync.Pool{New: func() any { return new(longTable) }}
 
 // onceTable returns a table for size bytes of text, in groups of one batch. The
-// caller must give it back by putOnce.
+// caller must give it back with putOnce.
 func (k *Key) onceTable(size int) (long *longTable, powers int) {
 	batch := shapes[k.backend].batch / blockSize
 	powers = min((size+blockSize-1)/blockSize+3, 2*batch+1)
@@ -101,7 +100,7 @@ func (k *Key) onceTable(size int) (long *longTable, powers int) {
 	return long, powers
 }
 
-// putOnce erases a table with so many powers and gives it back.
+// putOnce erases a table with the given number of powers and gives it back.
 func putOnce(long *longTable, powers int) {
 	lowest := max(longPower-powers-morePowers, 0)
 	clear(long.powers[lowest:])
@@ -109,11 +108,11 @@ func putOnce(long *longTable, powers int) {
 	onceTables.Put(long)
 }
 
-// morePowers is how many powers a kernel may fill in that were not asked for.
+// morePowers is how many powers a kernel may fill in beyond those asked for.
 const morePowers = 15
 
-// Wipe erases k, except for its backend. It must not be used after that, and
-// no other call may be running.
+// Wipe erases k, except for its backend. k must not be used after that, and no
+// other call may be running.
 func (k *Key) Wipe() {
 	if long := k.long.Load(); long != nil {
 		*long = longTable{}
@@ -121,7 +120,7 @@ func (k *Key) Wipe() {
 	*k = Key{backend: k.backend}
 }
 
-// NonceSize and TagSize are the sizes in bytes that kernels know.
+// NonceSize and TagSize are the sizes in bytes that kernels support.
 const (
 	NonceSize = 12
 	TagSize   = 16
@@ -143,8 +142,8 @@ func NonceOf(b *[NonceSize]byte) Nonce {
 	}
 }
 
-// NonceAt returns the nonce that a key with an IV uses for sequence number seq:
-// XORed into the IV's last 8 bytes, most significant byte first.
+// NonceAt returns the nonce for sequence number seq of a key that has an IV:
+// seq is XORed into the IV's last 8 bytes, most significant byte first.
 func NonceAt(seq uint64) Nonce {
 	b := bits.ReverseBytes64(seq)
 	return Nonce{Lo: b << 32, Hi: b >> 32}
@@ -178,7 +177,7 @@ func (k *Key) AD(data []byte) AD {
 			Bits: uint64(n) * 8,
 		}
 	case n >= 4:
-		// The bytes that both have are the same.
+		// The bytes that both loads have are the same.
 		return AD{
 			Hi: uint64(binary.BigEndian.Uint32(data))<<32 |
 				uint64(binary.BigEndian.Uint32(data[n-4:]))<<(8*(8-n)),

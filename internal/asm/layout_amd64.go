@@ -2,7 +2,8 @@ package asm
 
 import "unsafe"
 
-// The kernels' idea of Key and stream; a difference does not compile.
+// What the kernels take the layout of Key, longTable and stream to be; a
+// difference does not compile.
 var (
 	_ = [1]struct{}{}[unsafe.Offsetof(Key{}.start)-layoutStart]
 	_ = [1]struct{}{}[unsafe.Offsetof(Key{}.rounds)-layoutRounds]

@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// knownSizes are the texts of the known-answer test, of which each is made of what
-// was sealed before it. They take the short path, both ways to get a longer table,
+// knownSizes are the sizes of the known-answer test's texts, each of which is made of
+// what was sealed before it. They take the short path, both ways to get a longer table,
 // whole groups of batches, and tails.
 var knownSizes = [...]int{0, 1, 47, 300, 999, knownMax}
 
@@ -45,8 +45,9 @@ func works(b Backend) bool {
 	return true
 }
 
-// works seals text to sealed, in every shape, and reports whether all gave the same
-// and it opens to text, if it is not changed. back and again are working space.
+// works seals text to sealed, in every shape, and reports whether all shapes give the
+// same result, which opens to text, but not when it is changed. back and again are
+// working space.
 func (k *Key) works(text, back, sealed, again []byte, n Nonce) bool {
 	size, last := len(text), max(len(text)-1, 0)
 	ad := ADOf(0x1703030000|uint64(len(sealed)), 5)

@@ -10,15 +10,15 @@ import (
 
 // maxCall is the number of bytes of text, give or take a batch, in one call of
 // a kernel. Nothing preempts a kernel, so a call must not be so long that it
-// delays the garbage collector: this is some 20 µs of the slowest one.
+// delays the garbage collector: this takes the slowest one some 20 µs.
 const maxCall = 64 << 10
 
-// A stream is a text that takes more than one call of a kernel, or one in
-// pieces: those that a seal reads from, or an open writes to.
+// A stream is a text that takes more than one call of a kernel, or that is in
+// pieces: those that a seal reads from, or that an open writes to.
 //
-// Calls end where a batch ends: batch 0 has firstBatch bytes of text, every
-// other one has batch bytes. Only the last call need not, and no call has less
-// than its first batch.
+// Every call but the last ends where a batch ends: batch 0 has firstBatch bytes
+// of text, every other one has batch bytes. No call has less than its first
+// batch.
 type stream struct {
 	hash    [blockSize]byte // between calls: the hash so far
 	mask    [blockSize]byte // between calls: E(J₀)
@@ -27,15 +27,15 @@ type stream struct {
 	final   uint64          // 1 in the last call, else 0
 
 	// The first run of text is an argument of the kernel, and so is a trailer.
-	// The rest of this call's text, in bytes, is in pieces, of which only as many
-	// are looked at as it takes.
+	// The rest of this call's text, rest bytes, is in pieces, of which no more are
+	// looked at than hold it.
 	pieces *[]byte
 	rest   uint64
 }
 
-// shape is the sizes of a backend's longest short text, and of its batches, in
-// bytes. batch is a power of two, and firstBatch is batch minus slots 0 and 1.
-// group is in blocks.
+// shape holds the sizes of a backend's longest short text and of its batches,
+// in bytes. batch is a power of two, and firstBatch is batch minus slots 0 and
+// 1. group is in blocks.
 type shape struct {
 	short, firstBatch, batch, group int
 }
@@ -46,7 +46,7 @@ var shapes = [backends]shape{
 	AVX512: {avx512ShortSize, avx512FirstBatchSize, avx512BatchSize, avx512Group},
 }
 
-// notText is the size of what batch 0 has in the place of text.
+// notText is the size of what batch 0 has in place of text.
 const notText = 2 * blockSize
 
 // down rounds an offset in a text down to where a batch ends, or to 0.
@@ -55,7 +55,7 @@ func (s *shape) down(offset int) int {
 }
 
 // Seal writes the ciphertext of size bytes of text at src, and the tag, to dst.
-// dst may equal src and must not overlap the text in another way.
+// dst may equal src and must not otherwise overlap the text.
 func (k *Key) Seal(dst, src *byte, size int, n Nonce, ad AD) {
 	k.sealText(dst, src, size, 0, n, ad)
 }
@@ -65,8 +65,8 @@ func (k *Key) SealTrailer(dst, src *byte, size int, trailer byte, n Nonce, ad AD
 	k.sealText(dst, src, size, trailerFlag|uint64(trailer), n, ad)
 }
 
-// The argument trailer of kernels is 0 if there is none. Otherwise a seal takes
-// trailerFlag plus the byte, and an open trailerSize, which is how many there are.
+// The kernels' argument trailer is 0 if there is no trailer. Otherwise a seal takes
+// trailerFlag plus the byte, and an open takes trailerSize, its size.
 const (
 	trailerFlag = 1 << 8
 	trailerSize = 1
@@ -92,7 +92,7 @@ func (k *Key) SealPieces(dst *byte, size int, pieces [][]byte, n Nonce, ad AD) {
 	case len(pieces) == 1:
 		k.sealText(dst, unsafe.SliceData(pieces[0]), size, 0, n, ad)
 	case len(pieces) == 2 && len(pieces[1]) == 1:
-		// A record's content type: as a value it costs no seam.
+		// A record's content type: passed by value, it costs no seam.
 		k.sealText(dst, unsafe.SliceData(pieces[0]), size-1, trailerFlag|uint64(pieces[1][0]), n, ad)
 	case k.moves(size, len(pieces)):
 		mem.Gather(unsafe.Slice(dst, size), pieces)
@@ -102,15 +102,15 @@ func (k *Key) SealPieces(dst *byte, size int, pieces [][]byte, n Nonce, ad AD) {
 	}
 }
 
-// moves reports whether all bytes of a number of pieces are moved before they
-// are sealed, or after they were opened.
+// moves reports whether all text, size bytes in the given number of pieces, is
+// moved before it is sealed, or after it was opened.
 func (k *Key) moves(size, pieces int) bool {
 	return size < copyBelow[k.backend] || pieces > size/smallPiece
 }
 
 // sealPieces is SealPieces without moving more than it must. There must be
-// more than one piece, and more than one batch of text. A last piece of one byte,
-// which a record's content type is, goes by value: so it has no seam.
+// more than one piece, and more than one batch of text. A last piece of one byte, such
+// as a record's content type, is passed by value, so that it has no seam.
 func (k *Key) sealPieces(dst *byte, size int, pieces [][]byte, n Nonce, ad AD) {
 	once := k.lacks(size) && k.prepare(size)
 	if size > maxCall {
@@ -141,7 +141,7 @@ func (k *Key) sealOnce(dst, src *byte, total, size int, trailer uint64, n Nonce,
 	putOnce(long, powers)
 }
 
-// openOnce is the open that sealOnce is the seal of.
+// openOnce is to opens what sealOnce is to seals.
 //
 //go:noinline
 func (k *Key) openOnce(dst, src *byte, total, size int, trailer uint64, n Nonce, ad AD, s *stream) (ok bool, last byte) {
@@ -151,13 +151,13 @@ func (k *Key) openOnce(dst, src *byte, total, size int, trailer uint64, n Nonce,
 	return ok, last
 }
 
-// sealMany is SealPieces for a text of more than one call. A last piece of one
-// byte has a seam here.
+// sealMany is SealPieces for a text that takes more than one call. A last piece
+// of one byte has a seam here.
 //
 //go:noinline
 func (k *Key) sealMany(dst *byte, size int, pieces [][]byte, nonce Nonce, ad AD) {
 	c := calls{shape: &shapes[k.backend], total: size}
-	skip := 0 // bytes of the first piece that were in calls before
+	skip := 0 // bytes of the first piece that were in earlier calls
 	for c.next() {
 		to, n := offset(dst, c.begin), c.end-c.begin
 		count, end := window(pieces, skip, n)
@@ -175,25 +175,25 @@ func (k *Key) sealMany(dst *byte, size int, pieces [][]byte, nonce Nonce, ad AD)
 	}
 }
 
-// Open writes the plaintext of size bytes of ciphertext at src, behind which
-// the tag stands, to dst and reports whether the tag is right. If not, what it
-// wrote must be erased. dst may equal src and must not overlap the ciphertext
-// in another way.
+// Open writes the plaintext of size bytes of ciphertext at src, which the tag
+// follows, to dst and reports whether the tag is right. If not, what it wrote
+// must be erased. dst may equal src and must not otherwise overlap the
+// ciphertext.
 func (k *Key) Open(dst, src *byte, size int, n Nonce, ad AD) bool {
 	ok, _ := k.openText(dst, src, size, 0, n, ad)
 	return ok
 }
 
-// OpenTrailer is Open for size+1 bytes of ciphertext, of which the last byte of
+// OpenTrailer is Open for size+1 bytes of ciphertext, whose last byte of
 // plaintext is a result.
 func (k *Key) OpenTrailer(dst, src *byte, size int, n Nonce, ad AD) (ok bool, trailer byte) {
 	return k.openText(dst, src, size, trailerSize, n, ad)
 }
 
 // OpenSplit is Open for a plaintext of size bytes of which the first prefix
-// bytes go to dst, and the others replace their ciphertext. What stood where
-// plaintext went elsewhere is as it was, or zeros. If the tag is not right what it
-// wrote must be erased.
+// bytes go to dst, and the others replace their ciphertext. Ciphertext whose plaintext
+// went elsewhere is left unchanged or as zeros. If the tag is not right, what was
+// written must be erased.
 func (k *Key) OpenSplit(dst, src *byte, prefix, size int, n Nonce, ad AD) (ok bool) {
 	text, apart := unsafe.Slice(src, size), unsafe.Slice(dst, prefix)
 	if prefix < splitFrom[k.backend] {
@@ -211,8 +211,8 @@ func (k *Key) OpenSplit(dst, src *byte, prefix, size int, n Nonce, ad AD) (ok bo
 // OpenPieces is Open for a plaintext that goes to pieces, size bytes together.
 // A piece may be where its ciphertext is; otherwise it must not overlap it.
 //
-// What stood where plaintext went elsewhere is as it was, or zeros. If the tag
-// is not right the pieces must be erased.
+// Ciphertext whose plaintext went elsewhere is left unchanged or as zeros. If
+// the tag is not right, the pieces must be erased.
 func (k *Key) OpenPieces(pieces [][]byte, src *byte, size int, n Nonce, ad AD) (ok bool) {
 	switch {
 	case len(pieces) == 1:
@@ -232,7 +232,7 @@ func (k *Key) OpenPieces(pieces [][]byte, src *byte, size int, n Nonce, ad AD) (
 	return ok
 }
 
-// openPieces is OpenPieces without moving more than it must, as sealPieces.
+// openPieces is OpenPieces without moving more than it must, like sealPieces.
 func (k *Key) openPieces(pieces [][]byte, src *byte, size int, n Nonce, ad AD) (ok bool) {
 	once := k.lacks(size) && k.prepare(size)
 	if size > maxCall {
@@ -257,12 +257,13 @@ func (k *Key) openPieces(pieces [][]byte, src *byte, size int, n Nonce, ad AD) (
 	return ok
 }
 
-// openMany is OpenPieces for a text of more than one call, as sealMany.
+// openMany is OpenPieces for a text that takes more than one call, like
+// sealMany.
 //
 //go:noinline
 func (k *Key) openMany(pieces [][]byte, src *byte, size int, nonce Nonce, ad AD) (ok bool) {
 	c := calls{shape: &shapes[k.backend], total: size}
-	skip := 0 // bytes of the first piece that were in calls before
+	skip := 0 // bytes of the first piece that were in earlier calls
 	for c.next() {
 		from, n := offset(src, c.begin), c.end-c.begin
 		count, end := window(pieces, skip, n)
@@ -290,8 +291,8 @@ type calls struct {
 	begin, end int // of the next call, in the text
 }
 
-// next sets up the next call, if there is one, for a text in one place. If there
-// is none it erases what the calls have shared.
+// next sets up the next call, if there is one, for a text in one place. If
+// there is none, it erases what the calls have shared.
 func (c *calls) next() bool {
 	c.begin = c.end
 	if c.begin > 0 {
@@ -324,15 +325,16 @@ func window(pieces [][]byte, skip, n int) (count, end int) {
 	return count + 1, end
 }
 
-// offset returns the address n bytes behind p, which must not be the end of
-// what is there: the collector does not suffer that.
+// offset returns the address n bytes behind p, which must not be the end of the
+// memory there: the garbage collector does not tolerate that.
 func offset(p *byte, n int) *byte { return (*byte)(unsafe.Add(unsafe.Pointer(p), n)) }
 
-// Below these thresholds all bytes in other places are moved: before they are
-// sealed, to the output, or from there after they were opened. The tables that
-// they come from are in docs/kernels.md, under "Pieces".
+// Below these thresholds all bytes that are not in place are moved: to the
+// output before they are sealed, or away from the ciphertext's place after they
+// were opened. The tables that the thresholds come from are in docs/kernels.md,
+// under "Pieces".
 var (
-	// copyBelow is the size of the shortest text of which parts are read or
+	// copyBelow is the size of the shortest text whose parts are read or
 	// written where they are. It must be more than a first batch: shorter texts
 	// have no whole batch.
 	copyBelow = [backends]int{
@@ -352,12 +354,12 @@ var (
 )
 
 const (
-	// smallPiece is the average size of a piece from which on kernels go over the
-	// pieces. With shorter ones they gain a tenth over mem.Gather at most, which
-	// can be preempted.
+	// smallPiece is the average size from which kernels walk the pieces themselves.
+	// With shorter pieces they gain at most a tenth over mem.Gather, which can be
+	// preempted.
 	smallPiece = 24
 
-	// maxPieces is the number of pieces that a kernel goes over in one call.
-	// They may be empty, so maxCall is no bound.
+	// maxPieces is the most pieces that a kernel walks in one call. They may be
+	// empty, so maxCall does not bound their number.
 	maxPieces = 4096
 )
