@@ -44,9 +44,9 @@ func InexactPieces(text []byte, pieces [][]byte) bool {
 	return false
 }
 
-// Measure is TotalSize and InexactPieces in one pass, which is what short texts
-// notice. ok says whether there is a total. The two have loops of their own, which
-// are inlined: through Measure a record of 64 bytes in four pieces took 6 % longer.
+// Measure is TotalSize and InexactPieces in one pass, which short texts notice. ok says
+// whether there is a total. Those two have loops of their own, which are inlined:
+// through Measure a record of 64 bytes in four pieces took 6 % longer.
 func Measure(text []byte, pieces [][]byte, limit uint64) (total int, ok, inexact bool) {
 	limit = min(limit, math.MaxInt)
 	begin, n := address(text), uintptr(len(text))
@@ -64,8 +64,8 @@ func Measure(text []byte, pieces [][]byte, limit uint64) (total int, ok, inexact
 }
 
 // meets reports whether n bytes at a and m bytes at b share memory: whether
-// -m < b-a < n. That is one comparison, because numbers below zero are large
-// ones here.
+// -m < b-a < n. That is one comparison, because negative numbers are large ones
+// here.
 func meets(a, n, b, m uintptr) bool { return b-a+m-1 < n+m-1 && m > 0 && n > 0 }
 
 // AnyOverlap reports whether one of pieces shares memory with x.
@@ -91,7 +91,8 @@ func (s Span) Overlaps(x []byte) bool {
 // around all of them.
 //
 // Pieces in ascending order of address, as the parts of one buffer are, take
-// one pass. A few others are compared with each other, more of them sorted.
+// one pass. A few in another order are compared with each other; more are
+// sorted.
 func Apart(pieces [][]byte) (around Span, apart bool) {
 	for _, p := range pieces {
 		if len(p) == 0 {
@@ -157,11 +158,12 @@ func sortedApart(pieces [][]byte) (around Span, apart bool) {
 var spansPool sync.Pool
 
 // maxPooledSpans is 64 KiB on 64-bit machines. Sorting a longer list takes far longer
-// than an allocation, and its spans would be kept for the next one of three dozen pieces.
+// than an allocation, and its spans would be kept for the next list of three dozen
+// pieces.
 const maxPooledSpans = 4096
 
-// getSpans returns an empty slice with room for n. A longer one than can be given
-// back is not taken from the pool, which would then lack it.
+// getSpans returns an empty slice with room for n. If that is too long to be given
+// back, it is not taken from the pool, which would then lack it.
 func getSpans(n int) *[]Span {
 	var s *[]Span
 	if n <= maxPooledSpans {

@@ -6,8 +6,8 @@ import "encoding/binary"
 // returns how many bytes that were. A piece may be in place: where the compiler
 // calls memmove for copy, it compares the addresses first.
 //
-// For short pieces a function call is most of the time. They are copied here,
-// from both ends.
+// For short pieces a function call takes most of the time, so they are copied
+// here, from both ends.
 func Gather(text []byte, pieces [][]byte) int {
 	size := 0
 	for _, p := range pieces {
@@ -34,8 +34,8 @@ func Gather(text []byte, pieces [][]byte) int {
 	return size
 }
 
-// Scatter moves plaintext to pieces, one after the other. Where it is not in place
-// already, text holds zeros afterwards.
+// Scatter moves plaintext from text to pieces, one after the other. Where it was not
+// already in place, text holds zeros afterwards.
 func Scatter(pieces [][]byte, text []byte) {
 	begin, end := 0, 0 // of what was moved and is not erased yet
 	for _, p := range pieces {

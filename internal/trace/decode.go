@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// An Instruction is what the comparison must know of one.
+// An Instruction is what the comparison must know of an instruction.
 type Instruction struct {
 	Size int // in bytes
 
@@ -22,8 +22,8 @@ type Instruction struct {
 	breakpoint bool
 }
 
-// A Register is a general-purpose register, by the number that instructions
-// have for it. The zero value is none of them.
+// A Register is a general-purpose register, in the order in which instructions
+// number them. The zero value is none of them.
 type Register uint8
 
 const (
@@ -45,7 +45,8 @@ func (r Register) String() string {
 	return [...]string{"none", "AX", "CX", "DX", "BX", "SP", "BP", "SI", "DI", "R8", "R9", "R10", "R11", "R12", "R13", "R14", "R15"}[r]
 }
 
-// extended returns the register whose three low bits, and fourth, are these.
+// extended returns the register whose number has these three low bits and this
+// fourth bit.
 func extended(low byte, high bool) Register {
 	if high {
 		low += 8
@@ -55,18 +56,17 @@ func extended(low byte, high bool) Register {
 
 var errShort = errors.New("the code ends inside an instruction")
 
-// Decode reads the first instruction of code, by the Intel SDM, volume 2,
-// chapter 2 and appendix A. It returns an error for instructions that it does
-// not know, and for those that a trace would say too little about:
+// Decode reads the first instruction of code, following the Intel SDM, volume
+// 2, chapter 2 and appendix A. It returns an error for instructions that it
+// does not know, and for those that a trace would say too little about:
 //
 //   - those whose time depends on their operands,
-//   - those that take addresses, or what opmasks are made of, from something
-//     else than general-purpose registers: gathers, masked moves of AVX,
-//     comparisons into opmasks,
-//   - those that access memory by registers which they do not name.
+//   - those that take addresses, or what opmasks are made of, from anything but
+//     general-purpose registers: gathers, masked moves of AVX, comparisons into
+//     opmasks,
+//   - those that access memory through registers that they do not name.
 //
-// A size that is wrong does not pass [Run]: the processor's next step is
-// elsewhere.
+// A wrong size does not get past [Run]: the processor's next step is elsewhere.
 func Decode(code []byte) (Instruction, error) {
 	d := decoder{code: code}
 	err := d.decode()
@@ -88,7 +88,7 @@ type decoder struct {
 	mod, reg, rm byte // of ModRM
 }
 
-// next returns the next byte, 0 behind the end, where at tells.
+// next returns the next byte, or 0 behind the end, which d.at shows.
 func (d *decoder) next() byte {
 	d.at++
 	if d.at > len(d.code) {
@@ -102,7 +102,7 @@ func unknown(what string, opcode byte) error {
 }
 
 // modRM reads ModRM, SIB and displacement. memory says whether an operand in
-// memory is accessed: it is not by LEA.
+// memory is accessed: LEA does not access it.
 func (d *decoder) modRM(memory bool) {
 	m := d.next()
 	d.mod, d.reg, d.rm = m>>6, m>>3&7, m&7
@@ -266,7 +266,8 @@ func (d *decoder) twoByte(op byte) error {
 	return nil
 }
 
-// hasImmediate reports whether an instruction of VEX or EVEX ends with a byte.
+// hasImmediate reports whether a VEX or EVEX instruction ends with an immediate
+// byte.
 func hasImmediate(opcodeMap, op byte) bool {
 	return opcodeMap == 3 ||
 		opcodeMap == 1 && (0x70 <= op && op <= 0x73 || op == 0xc2 || 0xc4 <= op && op <= 0xc6)

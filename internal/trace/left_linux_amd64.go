@@ -13,22 +13,22 @@ import (
 	"unsafe"
 )
 
-// What a call leaves behind is, where a function in assembly returns, all
-// registers and the stack below the stack pointer. Both are set to zeros before the
-// call, so that they hold what it has left there, and nothing else.
+// What a call leaves behind is all registers and the stack below the stack pointer,
+// where a function in assembly returns. Both are set to zeros before the call, so that
+// they hold what it has left there, and nothing else.
 
 const (
-	// leftSize is how much of the stack is compared. Functions that nothing checks
-	// the stack's size for have 800 bytes of it together, by the linker.
+	// leftSize is how much of the stack is compared. The linker allows functions that
+	// do not check the stack's size 800 bytes of it together.
 	leftSize = 1 << 10
 
 	// clearedSize is how much of it is set to zeros. The stack pointer is lower
-	// in the function than it is before, but not by so much.
+	// in the function than before the call, but not by that much.
 	clearedSize = 4 << 10
 )
 
-// clearState sets all registers and the stack below the stack pointer to zeros,
-// but for those that Go code relies on where a function in assembly has returned.
+// clearState sets all registers and the stack below the stack pointer to zeros, except
+// for those that Go code relies on after a function in assembly has returned.
 func (t *tracer) clearState(regs *syscall.PtraceRegs) error {
 	if _, err := t.memory.WriteAt(make([]byte, clearedSize), int64(regs.Rsp-clearedSize)); err != nil {
 		return err
@@ -37,8 +37,8 @@ func (t *tracer) clearState(regs *syscall.PtraceRegs) error {
 	if err != nil {
 		return err
 	}
-	// A part without its bit is in its initial state, all zeros. The first vectors
-	// keep theirs, since what is not zeros beside them goes by it too.
+	// A part without its bit is in its initial state, all zeros. The first vectors keep
+	// theirs, because it also covers what lies beside them and is not zero.
 	clear(state[xmmBegin:xmmEnd])
 	inUse := binary.LittleEndian.Uint64(state[xstateHeader:])
 	binary.LittleEndian.PutUint64(state[xstateHeader:], inUse&^vectorParts)
@@ -87,8 +87,9 @@ func inAssembly(pc uintptr) bool {
 	return filepath.Ext(file) == ".s"
 }
 
-// The state that XSAVE stores, by the Intel SDM, volume 1, chapter 13. Behind the
-// header are the upper halves of vectors, the vectors that AVX-512 adds, and its masks.
+// The state that XSAVE stores, according to the Intel SDM, volume 1, chapter 13. Behind
+// the header are the upper halves of vectors, the vectors that AVX-512 adds, and its
+// masks.
 const (
 	xmmBegin, xmmEnd = 160, 416 // 16 vectors of 16 bytes
 	xstateHeader     = 512      // begins with a bit for each part that is in use

@@ -14,8 +14,8 @@ import (
 )
 
 // Run starts this program once more, follows the runs of all cases and compares
-// them. An error that wraps [ErrUnavailable] says that the system does not let
-// it.
+// them. An error that wraps [ErrUnavailable] says that the system does not
+// allow this.
 func Run(cases []Case) (result Result, err error) {
 	done := make(chan struct{})
 	go func() {
@@ -64,18 +64,18 @@ func run(cases []Case) (Result, error) {
 	return t.Result, nil
 }
 
-// A step is an instruction that was executed, and what of the registers before
-// it decides about addresses. Where a function in assembly returns, left stands
-// for what it leaves behind; elsewhere it is 0.
+// A step is an instruction that was executed, with the values of registers
+// before it that decide about addresses. Where a function in assembly returns,
+// left stands for what it leaves behind; elsewhere it is 0.
 type step struct {
 	pc, sp uint64
 	shown  [2]uint64
 	left   uint64
 }
 
-// compare returns where two runs first differ. Where an instruction differs it
-// is the one before that went another way. Both end with a breakpoint, so that
-// one cannot be the other with something more behind it.
+// compare returns where two runs first differ. Where an instruction differs, it
+// is the one before that went another way. Both runs end with a breakpoint, so
+// neither can be just the beginning of the other.
 func compare(a, b []step) (d Difference, differs bool) {
 	for i := range min(len(a), len(b)) {
 		if a[i].pc != b[i].pc {
@@ -130,7 +130,7 @@ func start(log *os.File) (*tracer, error) {
 		t.kill()
 		return nil, err
 	}
-	// Code that is position-independent need not be where it is here.
+	// Position-independent code need not be where it is in this process.
 	here, err := loadedAt("self", exe)
 	if err == nil {
 		t.away, err = loadedAt(strconv.Itoa(t.pid), exe)
@@ -203,8 +203,8 @@ func (t *tracer) resume() error {
 // its way.
 const maxSteps = 1 << 22
 
-// follow returns the steps from behind the next breakpoint to the one behind
-// that. They are valid until it is called again.
+// follow returns the steps from just behind the next breakpoint to the one
+// after it. They are valid until follow is called again.
 func (t *tracer) follow() ([]step, error) {
 	if err := t.resume(); err != nil {
 		return nil, err
@@ -255,7 +255,8 @@ func (t *tracer) follow() ([]step, error) {
 	}
 }
 
-// step executes one instruction. Signals that come meanwhile come again later.
+// step executes one instruction. Signals that arrive meanwhile are sent again
+// later.
 func (t *tracer) step() error {
 	for {
 		if err := syscall.PtraceSingleStep(t.pid); err != nil {
@@ -280,7 +281,7 @@ func (t *tracer) decode(pc uint64) (Instruction, error) {
 	if in, ok := t.decoded[pc]; ok {
 		return in, nil
 	}
-	// The last instruction before memory ends may have less.
+	// The last instruction before memory ends may be shorter.
 	var code [maxInstruction]byte
 	n, err := syscall.PtracePeekText(t.pid, uintptr(pc+t.away), code[:])
 	if n == 0 {
@@ -320,10 +321,10 @@ func valueOf(r *syscall.PtraceRegs, register Register) uint64 {
 // compiler inlines it.
 func Breakpoint()
 
-// Instructions returns the addresses of the instructions of a function in
-// assembly, without those that fill up space in front of loops, and without
-// direct jumps: they have neither condition nor address, and the assembler leaves
-// some that nothing jumps to, because it sends who does on to where they lead.
+// Instructions returns the addresses of the instructions of a function in assembly,
+// without those that fill space in front of loops, and without direct jumps: these have
+// neither condition nor address, and the assembler leaves some that nothing reaches,
+// because it makes jumps to them go to where they lead.
 func Instructions(entry uintptr) (list []uintptr, err error) {
 	memory, err := os.Open("/proc/self/mem")
 	if err != nil {

@@ -14,12 +14,11 @@ type Case struct {
 	Runs int
 
 	// Run makes run number run. It prepares what the call needs, then calls
-	// [Breakpoint], makes the call, and calls Breakpoint again: what happens in
-	// between is traced. There nothing may check the stack's size, which is where
-	// the runtime preempts, so every function called must be assembly or marked
-	// go:nosplit. Where the first Breakpoint returns, registers and the stack below
-	// are set to zeros. Run returns an error if the call did not do what it should
-	// have done.
+	// [Breakpoint], makes the call, and calls Breakpoint again: what happens in between
+	// is traced. Nothing there may check the stack's size, which is where the runtime
+	// preempts, so every function called must be assembly or marked go:nosplit. When
+	// the first Breakpoint returns, registers and the stack below are set to zeros. Run
+	// returns an error if the call did not do what it should have done.
 	Run func(run int) error
 }
 
@@ -31,7 +30,7 @@ type Difference struct {
 	PC   uintptr // of the instruction
 }
 
-// What differs.
+// What says what differs.
 type What int
 
 const (
@@ -63,8 +62,8 @@ type Result struct {
 	Executed    map[uintptr]bool // instructions that some run executed
 }
 
-// ErrUnavailable is what [Run] returns where it cannot trace at all. The error
-// that it is part of says why.
+// ErrUnavailable is what [Run] returns, wrapped in an error that says why,
+// where it cannot trace at all.
 var ErrUnavailable = errors.New("trace: processes cannot be traced here")
 
 // env is set for the process that is traced.
