@@ -8,11 +8,12 @@ import (
 // commonRound is the first of the round keys that every key size has.
 const commonRound = maxRoundKeys - 9
 
-// rounds takes state through all AES rounds but the first key addition, which
-// counter blocks come with, and the last round. steps are woven in evenly.
+// rounds takes state through all AES rounds except the first key addition,
+// which counter blocks already have, and the last round. steps are woven in
+// evenly.
 //
-// AES-192 and AES-256 do their two and four additional rounds first. Whether
-// to is the same branch in every call with a key.
+// AES-192 and AES-256 do their two and four additional rounds first. That
+// branch goes the same way in every call with a key.
 func (p plan) rounds(state []vec, steps []step) {
 	twelve, ten := newLabel("twelve_rounds_"), newLabel("ten_rounds_")
 	CMPB(at(p.key, keyRoundCount), operand.U8(12))
@@ -65,7 +66,7 @@ func (p plan) lastRound(x vec, text operand.Op) {
 	VAESENCLAST(t, x, x)
 }
 
-// lastRoundOfMask turns the block in slot 1, in x, into E(J₀) and returns the
+// lastRoundOfMask turns the block of slot 1, in x, into E(J₀) and returns the
 // register with it.
 func (p plan) lastRoundOfMask(x vec) vec {
 	VAESENCLAST(p.roundKey, x, x)

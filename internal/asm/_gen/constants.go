@@ -8,7 +8,7 @@ import (
 // Tables in memory. Each backend has its own copies, private to its file.
 var (
 	// reversal is the shuffle that reverses the bytes of each block, which
-	// brings GCM's bit order to that of the multiplier; see doc.go.
+	// turns GCM's bit order into that of the multiplier; see doc.go.
 	reversal operand.Mem
 
 	// index is a table of the numbers 0 to 15, each as the counter of an
@@ -16,7 +16,7 @@ var (
 	index operand.Mem
 
 	// polynomial is x⁻¹, 1 + x + x⁶ + x¹²⁷. Its high half is what a reduction
-	// multiplies with. In every lane.
+	// multiplies by. It is in every lane.
 	polynomial operand.Mem
 
 	// carries is what shifting an element to the left by one bit can bring in:
@@ -25,7 +25,7 @@ var (
 	carries operand.Mem
 
 	// window is a shuffle. Read at 16+n it moves a block's bytes n places down
-	// and fills up with zeros, read at 16-n it moves them up.
+	// and fills up with zeros; read at 16-n it moves them up.
 	window operand.Mem
 
 	// place is a shuffle that puts byte 0 of its input at byte n, and zeros
@@ -86,7 +86,7 @@ func (d design) constants() {
 	})
 }
 
-// tailConstants emits what stands in for masks.
+// tailConstants emits the tables that stand in for masks.
 func (d design) tailConstants() {
 	window = d.constant("Window", 48, func(i int) byte {
 		if i/16 == 1 {

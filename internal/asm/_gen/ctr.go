@@ -5,18 +5,18 @@ import (
 	"github.com/mmcloughlin/avo/operand"
 )
 
-// counters sets state vectors from to n-1 to the batch's counter blocks with
-// the first round key added, and moves p.counter on to the next batch.
+// counters sets state[from:n] to the batch's counter blocks with the first
+// round key added, and moves p.counter on to the next batch.
 //
 // p.counter is a multiple of the number of slots in a batch, a power of two.
 // So slot i's counter, counter + i, is counter XOR i, and a batch's blocks are
 // one block XOR a table of small constants: no addition, no byte order to
-// change, and no carry. The one block is made anew for each batch, by
-// inserting the counter's four bytes into the nonce; that is no chain from
-// batch to batch either. The nonce is loaded from the two arguments that it is,
-// side by side. They were stored a batch ago (or just now, where a call goes on with
-// a text: once in 64 KiB), so that this load need not wait, though it is wider. With
-// the first round key added it is in registers only.
+// change, and no carry. That one block is made anew for each batch, by inserting the
+// counter's four bytes into the nonce, so there is no chain from batch to batch either.
+// The nonce is loaded from the two adjacent arguments that hold it. They were stored a
+// batch ago (or just now, where a call continues a text: once in 64 KiB), so this load
+// need not wait, although it is wider than the stores. The nonce with the first round
+// key added is in registers only.
 func (p plan) counters(from, n int) {
 	base := p.roundKey // free before the first round
 	MOVL(p.counter.As32(), p.t0.As32())

@@ -16,21 +16,21 @@ func run(steps []step) {
 }
 
 // product is a sum of 255-bit products that are not reduced: the number
-// hi·2¹²⁸ + mid·2⁶⁴ + lo. For factors a = aH·2⁶⁴ + aL and b alike that is
+// hi·2¹²⁸ + mid·2⁶⁴ + lo. For factors a = aH·2⁶⁴ + aL and b likewise, that is
 //
 //	lo = aL·bL
 //	mid = aL·bH + aH·bL
 //	hi = aH·bH
 //
-// While long texts are hashed mid holds (aL + aH)·(bL + bH) instead, which
-// takes one multiplication, and is mid + lo + hi: Karatsuba's way. It needs
-// the sums of the halves of the powers, which short texts do without. Every
-// lane has sums of its own.
+// While long texts are hashed, mid holds (aL + aH)·(bL + bH) instead, which
+// takes one multiplication and is the above mid + lo + hi: Karatsuba's method.
+// It needs the sums of the halves of the powers, which short texts do without.
+// Every lane has sums of its own.
 type product struct {
 	lo, mid, hi vec
 }
 
-// Halves of its two factors that VPCLMULQDQ multiplies.
+// Which halves of its two factors VPCLMULQDQ multiplies.
 const (
 	lowLow   = operand.U8(0x00)
 	highHigh = operand.U8(0x11)
@@ -41,7 +41,7 @@ const (
 // clmul sets to = a·b for the chosen halves.
 func clmul(halves operand.U8, a vec, b operand.Op, to vec) { VPCLMULQDQ(halves, b, a, to) }
 
-// load sets x to text at m with its bytes reversed.
+// load sets x to the text at m with the bytes of each block reversed.
 func (p plan) load(m operand.Mem, x vec) []step {
 	return []step{
 		func() { move(m, x) },
@@ -113,7 +113,7 @@ func (p plan) mul(a vec, power operand.Mem) []step {
 const swapHalves = operand.U8(0x4e)
 
 // startSum sets the sum to a·H(power), where a is one block. It is how a hash
-// goes on: adding the hash so far to the next slot's block, as GHASH does, is
+// continues: adding the hash so far to the next slot's block, as GHASH does, is
 // the same as multiplying it by that slot's power.
 func (p plan) startSum(a vec, power operand.Mem) {
 	s := low(p.halves)
@@ -140,7 +140,7 @@ func (sum product) plainMiddle(t vec) {
 	add(sum.mid, t, sum.mid)
 }
 
-// hashMemory adds vectors from to to-1 of the batch of text at base to the
+// hashMemory adds the vectors [from, to) of the batch of text at base to the
 // sum. p.power is the power of the batch's slot 0.
 func (p plan) hashMemory(base operand.Mem, from, to int) []step {
 	var steps []step
@@ -193,8 +193,9 @@ func (p plan) reduce() vec {
 // low is the lowest lane of the sum.
 func (sum product) low() product { return product{low(sum.lo), low(sum.mid), low(sum.hi)} }
 
-// reduce makes of every lane of sum an element of the field and returns the
-// register with it. The middle must be the plain one. It destroys sum, s and t.
+// reduce makes every lane of sum an element of the field and returns the
+// register with them. The middle must be the plain one. It destroys sum, s and
+// t.
 //
 // It clears 64 bits at the low end twice; see doc.go.
 func (sum product) reduce(s, t vec) vec {
@@ -208,11 +209,11 @@ func (sum product) reduce(s, t vec) vec {
 	return sum.hi
 }
 
-// nextBatch moves on to the next batch's powers. If a group is complete then
-// and slots are left, it reduces the sum and starts another group.
+// nextBatch moves on to the next batch's powers. If that completes a group and
+// slots are left, it reduces the sum and starts another group.
 //
-// Where the text of a call ends with a group, onEnd gets the hash, a block; it
-// must leave the kernel. nil says that this cannot happen here.
+// Where the text of a call ends with a group, onEnd gets the hash, a block, and
+// must leave the kernel. If onEnd is nil, this cannot happen.
 func (p plan) nextBatch(onEnd func(hash vec)) {
 	within := newLabel("within_group_")
 	ADDQ(operand.U32(p.batchSize()), p.power)
@@ -228,7 +229,7 @@ func (p plan) nextBatch(onEnd func(hash vec)) {
 		Label(more)
 	}
 	p.startGroup()
-	// startSum writes hi, which is where the hash is, before it is done with it.
+	// startSum writes hi, where the hash is, before it has read all of it.
 	move(hash, low(p.x0))
 	p.startSum(low(p.x0), at(p.power, 0))
 	Label(within)
@@ -242,10 +243,10 @@ func (p plan) reduceGroup() vec {
 	return p.reduce()
 }
 
-// startGroup sets p.power for p.slots slots: the power with the number of slots
-// that this group covers. If no more are left than a group, a batch and the block of
-// lengths take, that is all of them; otherwise it is one whole group. So the block of
-// lengths never stands alone in a group, and only whole batches end one.
+// startGroup sets p.power for p.slots slots: to the power whose exponent is the number
+// of slots that this group covers. If no more are left than a group, a batch and the
+// block of lengths, it covers all of them; otherwise it is one whole group. So the
+// block of lengths is never alone in a group, and only whole batches end one.
 func (p plan) startGroup() {
 	MOVQ(p.frame.end, p.power)
 	MOVQ(at(p.power, longGroup-longEnd), p.count)
@@ -258,8 +259,8 @@ func (p plan) startGroup() {
 	SUBQ(p.t0, p.power)
 }
 
-// addLengths adds the block of lengths times H to the sum, whose lanes are added up
-// already and whose middle is the plain one. textBits and adBits are the two lengths,
+// addLengths adds the block of lengths times H to the sum, whose lanes are already
+// added up and whose middle is the plain one. textBits and adBits are the two lengths,
 // in bits.
 func (p plan) addLengths(textBits, adBits operand.Mem) {
 	x := low(p.x0)

@@ -6,8 +6,8 @@ import (
 )
 
 // hashKernel emits GHASH of whole blocks, for additional data of more than one
-// block. It uses the powers for short texts, and is not tuned: a block at a
-// time, a reduction for as many blocks as there are powers.
+// block. It uses the powers for short texts, and is not tuned: one block at a
+// time, one reduction for as many blocks as there are powers.
 func (d design) hashKernel() {
 	TEXT(d.name+"Hash", NOSPLIT, "func(k, hash, data *byte, blocks uint64)")
 	p := d.plan().lowLane()

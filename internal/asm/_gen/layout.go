@@ -15,7 +15,7 @@ import (
 const (
 	// keyStart is the first round key, with the IV added to its first 12 bytes
 	// if the key has one. Counter blocks are added to it, so that they come out
-	// with the first round done.
+	// with the first key addition done.
 	keyStart = 0
 
 	// keyRounds holds the 14 round keys that may follow, at the end: AES-256
@@ -27,9 +27,9 @@ const (
 
 	// keyShort has the powers of H that short texts need, highest first, H¹
 	// last, and zeros behind it. A text of any size loads its powers at an
-	// offset, whole vectors of them. There are as many as fit a key and a
-	// little more into 512 bytes: keys for one record are made often, and the
-	// allocator's time goes with the size.
+	// offset, whole vectors of them. There are as many as let a key and a
+	// little more fit into 512 bytes: keys for one record are made often, and
+	// the allocator's time grows with the size.
 	keyShort    = keyRoundCount + 16 // 15 bytes are package asm's
 	shortPower  = 11                 // highest power
 	shortPad    = 3                  // blocks of zeros
@@ -39,9 +39,9 @@ const (
 	// The table for long texts has more powers, in the same order, and behind
 	// them a table of the same shape: at the place of power i it has the sums
 	// of the two halves of powers i and i-lanes, for Karatsuba's products of
-	// two neighbouring vectors, or powers folded. At the end is the number of
-	// slots of a whole group. A table made for one text has smaller groups, and
-	// only the powers that these take.
+	// two neighbouring vectors, or in avx512 the folded powers. At the end is
+	// the number of slots of a whole group. A table made for one text has
+	// smaller groups, and only the powers that these need.
 	longPower = 65
 	longPad   = 3
 	halvesAt  = (longPower + longPad) * blockSize

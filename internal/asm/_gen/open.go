@@ -124,7 +124,7 @@ func (d design) openKernel() {
 		}
 	}
 
-	// finish compares the tags, whole, in a time that does not depend on them.
+	// finish compares whole tags, in a time that does not depend on them.
 	finish := func(mask operand.Op, erase ...operand.Mem) {
 		x := p.tag(mask)
 		add(x, operand.Mem{Base: p.src, Index: p.t1, Scale: 1}, x)
@@ -142,13 +142,13 @@ func (d design) openKernel() {
 	finish(p.frame.mask, p.frame.all...)
 }
 
-// loadLastOfAll is load, loadLast or loadEnding, for the last of p.t1 bytes at
-// p.src, the trailer included.
+// loadLastOfAll calls load, which is loadLast or loadEnding, for the last of
+// p.t1 bytes at p.src, the trailer included.
 func (p plan) loadLastOfAll(load func(size reg.GPPhysical)) {
 	MOVQ(p.t1, p.last)
 	SUBQ(p.t0, p.last)
 	load(p.t1)
-	// What the last block has of p.left bytes.
+	// How many of p.left bytes the last block has.
 	MOVQ(p.left, p.last)
 	SUBQ(p.t0, p.last)
 }
@@ -191,12 +191,11 @@ func (p plan) hashShort(n int) []step {
 // openRest finishes the last p.t1 bytes of text. The first p.left of them go
 // to dst, and one more is a result if there is a trailer.
 //
-// Nothing behind these bytes is written. The last block is stored so that it
-// ends where they end, shuffled into place, together with the bytes before it,
-// which are there already. They come from the block before, in its register: a
-// load of them would wait for the store of that block, 8 ns on Zen 3. That takes 16
-// bytes of text in dst; only texts that are shorter as a whole are stored piece by
-// piece.
+// Nothing behind these bytes is written. The last block is stored so that it ends where
+// they end: it is shuffled into place and joined to the bytes before it, which are
+// there already. Those come from the register of the block before, because loading them
+// would wait for that block's store, 8 ns on Zen 3. This takes 16 bytes of text in dst;
+// only texts that are shorter as a whole are stored in parts.
 func (p plan) openRest(state []vec) {
 	p.loadLastKey()
 	n := len(state) - 1

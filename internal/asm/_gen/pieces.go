@@ -10,18 +10,19 @@ import (
 //
 // A stream may lie in many pieces, of any sizes: those that a seal reads from,
 // or an open writes to. The part of a piece that is in use is a run. A batch
-// that lies in one run is read from there, or written to there, as any other.
+// that lies in one run is read from there, or written to there, like any other.
 // Where a run ends before a batch does, the batch has a seam:
 //
-//   - A seal moves what the batch has of each piece to the batch's place in the
+//   - A seal moves the batch's part of each piece to the batch's place in the
 //     output, and seals it there.
 //   - An open writes the batch to the frame, and moves it from there to the
 //     pieces.
 //
-// So a seam moves a batch at most, whatever the sizes of the pieces, and batches
-// are encrypted and hashed by the same code everywhere. A seal whose first piece
-// is no longer than a vector, a header before content, moves that vector alone
-// if the next one is as long as batch 0's text; see sealRuns.start.
+// So a seam moves at most a batch, whatever the sizes of the pieces, and
+// batches are encrypted and hashed by the same code everywhere. A seal whose
+// first piece is no longer than a vector, such as a header before content,
+// moves that vector alone if the next piece is at least as long as batch 0's
+// text; see sealRuns.start.
 
 // walk goes over the pieces of a stream. What it needs to remember is in the
 // frame: the pieces belong to the caller and do not change.
@@ -31,8 +32,9 @@ type walk struct {
 	text operand.Mem // address of what is left of the piece before next
 	size operand.Mem // its size
 
-	// Opens only: the batch with a seam, its size if it is still there, what was
-	// left of the run that it begins in, and a size if there ever was one.
+	// Opens only: the batch with a seam; its size while it is there, otherwise
+	// 0; what was left of the run that it begins in; and a size once there has
+	// been such a batch.
 	scratch, seam, runText, runSize, used operand.Mem
 
 	most int // the most bytes that are moved at once, a power of two: a batch
@@ -61,7 +63,7 @@ func (w walk) withScratch(size int) walk {
 // line is the size of a cache line.
 const line = 64
 
-// scratchAddress sets r to where the scratch begins: at a cache line's beginning,
+// scratchAddress sets r to where the scratch begins: at the beginning of a cache line,
 // for the reason that frame gives.
 func (w walk) scratchAddress(r reg.GPPhysical) {
 	LEAQ(w.scratch.Offset(line-8), r)
@@ -82,8 +84,8 @@ func (w walk) begin(s reg.GPPhysical) {
 	}
 }
 
-// take sets w.n to the size of the text at w.text, which goes on to the next
-// piece if need be. It jumps to end if this call's text ends.
+// take sets w.n to the size of the text at w.text, and moves on to the next
+// piece if need be. It jumps to end if this call's text has ended.
 func (w walk) take(end string) {
 	empty, taken := newLabel("empty_"), newLabel("taken_")
 	MOVQ(w.size, w.n)
@@ -107,8 +109,8 @@ func (w walk) take(end string) {
 	Label(taken)
 }
 
-// use sets to to the address of the first w.n bytes at w.text, or less if most
-// is less, and steps over them.
+// use limits w.n to most, sets to to w.text, and steps over the w.n bytes
+// there.
 func (w walk) use(most operand.Op, to reg.GPPhysical) {
 	CMPQ(w.n, most)
 	CMOVQHI(most, w.n)
@@ -135,7 +137,7 @@ func (w walk) move(from, to reg.GPPhysical) {
 	CMPQ(from, to)
 	JE(target(done))
 
-	// A power of two from the start, and from the end.
+	// A power of two of bytes from the start, and as many from the end.
 	ends := func(size, step int, mov func(a, b operand.Op), r operand.Op) {
 		less := newLabel("less_")
 		CMPQ(w.n, operand.U32(size))
@@ -179,10 +181,10 @@ type sealRuns struct {
 	head reg.GPPhysical
 }
 
-// start makes the first batch's text, of size bytes, ready for first, where it
-// is sealed: the run if it has so much, else a batch with a seam. If that ends
-// in the first vector, as behind a header, only this vector is put together, at
-// its place in the output.
+// start prepares the first batch's text, of size bytes, for the label first,
+// where it is sealed: the run if that is long enough, otherwise a batch with a
+// seam. If the seam is in the first vector, as behind a header, only this
+// vector is put together, in its place in the output.
 func (w sealRuns) start(size int, first string) {
 	whole, seam := newLabel("whole_"), newLabel("seam_")
 	head := w.walk
@@ -318,8 +320,8 @@ func (w openRuns) moveOut() {
 	Label(done)
 }
 
-// end is moveOut where a call ends, if there is a batch in the frame. What opened
-// batches leave there is erased: their tag may prove wrong.
+// end is moveOut at the end of a call, if there is a batch in the frame. What opened
+// batches leave there is erased, because their tag may prove wrong.
 func (w openRuns) end() {
 	none, erase := newLabel("no_seam_"), newLabel("erase_")
 	CMPQ(arg("s"), operand.U8(0))

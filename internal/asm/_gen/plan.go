@@ -23,10 +23,11 @@ type design struct {
 }
 
 var (
-	// aesni uses 16-byte vectors only. 6 batches of 8 blocks a reduction.
+	// aesni uses 16-byte vectors only, and reduces once per 6 batches of 8
+	// blocks.
 	aesni = design{name: "aesni", width: 16, groupBatches: 6}
 
-	// vaes uses 32-byte vectors. 3 batches of 16 blocks a reduction.
+	// vaes uses 32-byte vectors, and reduces once per 3 batches of 16 blocks.
 	vaes = design{name: "vaes", width: 32, groupBatches: 3}
 )
 
@@ -91,8 +92,8 @@ type plan struct {
 	frame frame
 }
 
-// position is the part of a plan that the kernels of all backends share: where a
-// call stands in its text. Its code does not know how wide vectors are.
+// position is the part of a plan that the kernels of all backends share: where
+// a call is in its text. Its code does not depend on how wide vectors are.
 type position struct {
 	key   reg.GPPhysical // input; kept: the Key
 	dst   reg.GPPhysical // input; kept: where the next output goes
@@ -103,8 +104,8 @@ type position struct {
 	t0    reg.GPPhysical // scratch
 }
 
-// textPosition is where every kernel has it. The other registers of a plan must be
-// others.
+// textPosition is the position of every kernel. The other registers of a plan must be
+// different ones.
 var textPosition = position{
 	key:   reg.R8,
 	dst:   reg.RDI,
@@ -123,7 +124,7 @@ func (p position) loadArguments() {
 	MOVQ(arg("size"), p.left)
 }
 
-// ifStream jumps to label if the text is a stream, whose address is in p.t0 then.
+// ifStream jumps to label if the text is a stream, whose address is then in p.t0.
 func (p position) ifStream(label string) {
 	MOVQ(arg("s"), p.t0)
 	TESTQ(p.t0, p.t0)
@@ -144,8 +145,8 @@ func (p position) textSlots(size reg.GPPhysical) {
 	SHRQ(operand.U8(4), p.slots)
 }
 
-// streamSlots sets p.slots for the text of this call of stream p.t0, the block of
-// lengths included if the text ends here, slots 0 and 1 not.
+// streamSlots sets p.slots for the text of this call of stream p.t0, with the block of
+// lengths if the text ends here, but without slots 0 and 1.
 func (p position) streamSlots() {
 	// slots = ⌈size/16⌉ + final: only a last call's size is no multiple of 16
 	MOVQ(at(p.t0, streamSize), p.slots)
@@ -165,14 +166,14 @@ func (p position) moveOn(n int) {
 //
 // The vectors are in a cache line of their own: where one crosses from a line
 // to the next, a load soon after its store waits for the cache (docs/kernels.md,
-// Arguments and calls). The stack is aligned to 8 bytes only, so a register has
-// the line's address.
+// Arguments and calls). The stack is aligned to 8 bytes only, so a register
+// holds the line's address.
 type frame struct {
 	partial operand.Mem // a vector: the last text, zeros behind it
 	mask    operand.Mem // E(J₀), which the hash is added to
-	ending  operand.Mem // the last block of a long text in one place, before any output
+	ending  operand.Mem // the last block of a long text in one place, kept before any output
 
-	// all is these, as whole vectors: what is secret, and erased at the end.
+	// all is these as whole vectors, which are secret and erased at the end.
 	all []operand.Mem
 
 	end operand.Mem // address behind H¹ in the table in use

@@ -44,8 +44,8 @@ func (p *plan) enter() {
 }
 
 // leave ends a kernel as design.leave does. General-purpose registers hold text only
-// where it is moved in parts, and these registers are scratch; the third that
-// loadShort uses, p.counter, is overwritten by firstCounters.
+// where it is moved in parts: in these two scratch registers, and in the third that
+// loadShort uses, p.counter, which firstCounters overwrites.
 func (p plan) leave(erase ...operand.Mem) {
 	XORL(p.t0.As32(), p.t0.As32())
 	XORL(p.count.As32(), p.count.As32())
@@ -75,8 +75,8 @@ func (p plan) useLongTable() {
 }
 
 // shortPower sets p.power for a text of p.t1 bytes that is sealed or opened in
-// one batch: slot 0 has the power ⌈p.t1/16⌉ + 3. The longest of them need the
-// table for long texts.
+// one batch: slot 0 has the power ⌈p.t1/16⌉ + 3. The longest such texts need
+// the table for long texts.
 func (p plan) shortPower() {
 	LEAQ(at(p.key, keyShortEnd), p.power)
 	if p.shortSize() < p.firstBatchSize() {
@@ -117,8 +117,9 @@ func (p plan) walk() walk {
 	return w
 }
 
-// cryptVectors finishes vectors of whole text, from the given one on: state[i] +
-// text goes from src to dst, offset 0 for vector 0.
+// cryptVectors finishes vectors that are all text, from the given one on:
+// state[i] is added to the text at src, and the sum goes to dst, at offset 0
+// for vector 0.
 func (p plan) cryptVectors(state []vec, from int) {
 	for i := from; i < len(state); i++ {
 		x := state[i]
@@ -163,7 +164,7 @@ func (d design) sealKernel() {
 	p.keepEnding(p.left)
 	MOVQ(p.src, runs.head)
 
-	// encrypt is a batch, with steps woven in.
+	// encrypt emits a batch, with steps woven in.
 	encrypt := func(steps []step) {
 		p.counters(0, batchVectors)
 		p.rounds(p.state[:], steps)
@@ -217,8 +218,8 @@ func (d design) sealKernel() {
 	// The slots that batch 0 has no text in; see rest.
 	run(p.hashMemory(batchBehind, 0, text))
 
-	// Here less than a batch is left, and the last batch is not hashed, except
-	// for the slots that are not text in batch 0.
+	// Here less than a batch is left, and the last batch is not hashed yet,
+	// except for the slots that are not text in batch 0.
 	Label("rest")
 	behind := p.hashMemory(batchBehind, text, batchVectors)
 	p.textSize(trailerSize)
@@ -308,8 +309,8 @@ func (d design) sealKernel() {
 // sealRest finishes the last p.t1 bytes of text and leaves them in state for
 // hashing, reversed, with zeros behind them.
 //
-// The last vector is stored as whole blocks: the tag will be written over what
-// is too much.
+// The last vector is stored as whole blocks: the tag will be written over the
+// excess.
 func (p plan) sealRest(state []vec) {
 	if len(state) == 0 {
 		return

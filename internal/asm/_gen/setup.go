@@ -85,9 +85,9 @@ func (p setupPlan) expandKey() {
 }
 
 // nextWord sets every word of p.t to the part of the next round key that does not
-// depend on its other words: SubWord(word) + constant. Before, every word of p.t is
-// that word, rotated if the schedule says so. With all words alike AES's last round
-// does this, and without the latency of VAESKEYGENASSIST.
+// depend on its other words: SubWord(word) + constant. On entry, every word of p.t is
+// that word, rotated if the schedule says so. With all words alike, AES's last round
+// does this, without the latency of VAESKEYGENASSIST.
 func (p setupPlan) nextWord(constant operand.Op) { VAESENCLAST(constant, p.t, p.t) }
 
 // addBefore adds to each word of k the words before it, and p.t.
@@ -99,7 +99,8 @@ func (p setupPlan) addBefore(k vec) {
 	add(k, p.t, k)
 }
 
-// useKey stores round key i, counted as for AES-256, and takes E(0) a round on.
+// useKey stores round key i, counted as for AES-256, and takes E(0) one round
+// further.
 func (p setupPlan) useKey(i int, k vec) {
 	move(k, roundKey(p.key, i))
 	if i < maxRoundKeys {
@@ -233,7 +234,7 @@ func (p setupPlan) times(x, to vec) {
 }
 
 // square sets to = x·x, both one block. The two middle products of a square are
-// alike and add up to nothing.
+// equal and cancel out.
 func (p setupPlan) square(x, to vec) {
 	sum := p.sum.low()
 	VPXOR(sum.mid, sum.mid, sum.mid)
@@ -252,8 +253,8 @@ func (p setupPlan) long(i int) operand.Mem { return at(p.table, longEnd-i*blockS
 // key, or those that texts of one batch need.
 func (d design) shortPowers() int { return min(shortPower, d.firstBatchSize()/blockSize+2) }
 
-// shortSize is the size of the longest text for which they are enough: slot 1
-// has the highest power, which is the number of its blocks + 2.
+// shortSize is the size of the longest text for which those are enough: slot 1
+// has the highest power, which is the number of the text's blocks + 2.
 func (d design) shortSize() int { return (d.shortPowers() - 2) * blockSize }
 
 // shortTable fills in the powers for short texts.
@@ -279,8 +280,8 @@ func (p setupPlan) shortTable() {
 }
 
 // powersKernel emits the set-up of a table for long texts: of the given number of
-// powers, and one more at most. Each vector of powers is the one eight powers
-// below times H⁸.
+// powers, and at most one more. Each vector of powers is the one eight powers below it
+// times H⁸.
 func (d design) powersKernel() {
 	const step = 8
 	count := reg.RCX
@@ -326,7 +327,8 @@ func (d design) powersKernel() {
 }
 
 // storeHalves fills in the sums of halves beside the powers x at m: those of
-// each power and of the one lanes below, which must be there. It destroys x.
+// each power and of the one that is lanes lower, which must be there. It
+// destroys x.
 func (p setupPlan) storeHalves(x vec, m operand.Mem) {
 	y, t := p.halves, p.term
 	if x == low(x) {

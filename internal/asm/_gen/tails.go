@@ -11,9 +11,9 @@ import (
 // its text is put together in the frame, with zeros behind it, before the
 // rounds: a block is loaded so that it ends where the text ends, and shuffled
 // into place. That takes 16 bytes of text; only texts that are shorter as a
-// whole are loaded piece by piece.
+// whole are loaded in parts.
 
-// textSize sets p.t1 to p.left and the size of the trailer: the text that is
+// textSize sets p.t1 to p.left plus the size of the trailer: the text that is
 // left, or all of it.
 func (p plan) textSize(trailerSize func(to operand.Op)) {
 	trailerSize(p.t1)
@@ -21,7 +21,7 @@ func (p plan) textSize(trailerSize func(to operand.Op)) {
 }
 
 // lastBlock sets p.t0 to the offset of the last block in p.t1 > 0 bytes, and
-// p.last to the size of what it has of p.left bytes.
+// p.last to how many of p.left bytes that block has.
 func (p plan) lastBlock() {
 	LEAQ(at(p.t1, -1), p.t0)
 	ANDQ(operand.I8(-blockSize), p.t0)
@@ -31,7 +31,7 @@ func (p plan) lastBlock() {
 
 // loadLast sets the low block of p.x0 to the last p.last bytes of size bytes
 // of text at p.src, with zeros behind them, and changes p.slots. At least 16
-// bytes of text end there.
+// bytes of text must end there.
 func (p plan) loadLast(size reg.GPPhysical) { p.loadBlock(p.endingAt(size)) }
 
 func (p plan) loadBlock(m operand.Mem) {
@@ -53,10 +53,10 @@ func (p plan) keepEnding(size reg.GPPhysical) {
 	move(low(p.x0), p.frame.ending)
 }
 
-// loadEnding is loadLast behind batches that are done. Where text is in place the
-// block may begin in what they have just written, and would wait for that, with up
-// to 15 bytes behind a batch (docs/kernels.md, Every length). So text in one place
-// has it kept. It changes p.count.
+// loadEnding is loadLast after batches. Where text is in place, with up to 15 bytes
+// behind a batch, the block begins in what that batch has just written, and loading it
+// would wait for that (docs/kernels.md, Every length). So of text in one place the
+// block was kept. loadEnding changes p.count too.
 func (p plan) loadEnding(size reg.GPPhysical) {
 	LEAQ(p.endingAt(size), p.count)
 	LEAQ(p.frame.ending, p.slots)
@@ -65,8 +65,8 @@ func (p plan) loadEnding(size reg.GPPhysical) {
 	p.loadBlock(at(p.count, 0))
 }
 
-// loadShort is loadLast for a text of size < 16 bytes, which is not 0 unless
-// empty is set. It changes p.t0, p.count and p.counter.
+// loadShort is loadLast for a text of size < 16 bytes, where size is not 0
+// unless empty is set. It changes p.t0, p.count and p.counter.
 func (p plan) loadShort(size reg.GPPhysical, empty bool) {
 	x := low(p.x0)
 	lo, hi, shift := p.t0, p.counter, p.count

@@ -41,22 +41,22 @@ func (d design) everyLane(m operand.Mem, r vec) {
 func highBlock(r, to vec) { VEXTRACTI128(operand.U8(1), r, to) }
 
 // loadHalves loads a block from two arguments of 8 bytes each. They were just
-// written, and a load that is wider than its store would wait for the cache.
+// written, and a load wider than their stores would wait for the cache.
 func loadHalves(lo, hi operand.Mem, x vec) {
 	VMOVQ(lo, x)
 	VPINSRQ(operand.U8(1), hi, x, x)
 }
 
-// clearVector sets r to zeros, and what is above it in its register.
+// clearVector sets r, and what is above it in its register, to zeros.
 func clearVector(r vec) { VPXOR(r, r, r) }
 
 // add sets sum to a + b in the field, which is their XOR.
 func add(a, b, sum operand.Op) { VPXOR(b, a, sum) }
 
 // leave ends a kernel. It leaves no secret in a register, nor in the given places
-// in memory, each as wide as a vector, which it fills with zeros: what calls it
-// does not know that they were used. Dirty upper halves would slow down code that
-// uses legacy SSE, which is what the Go compiler emits.
+// in memory, each as wide as a vector, which it fills with zeros: what calls the kernel
+// does not know that they were used. Dirty upper halves would slow down code that uses
+// legacy SSE, which is what the Go compiler emits.
 func (d design) leave(erase ...operand.Mem) {
 	for _, r := range vectors {
 		clearVector(low(r))

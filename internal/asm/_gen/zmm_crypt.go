@@ -10,9 +10,9 @@ import (
 // round key added: in every lane the nonce, the start of the key, and the slot's
 // index.
 //
-// The nonce is broadcast from two arguments in their registers' size, so that
-// no load waits for a store that it is wider than, and nothing but one addition
-// stands between it and the first round.
+// The nonce is broadcast from two arguments, each at the size at which it was
+// stored, so that no load waits for a narrower store, and only one addition
+// stands between the nonce and the first round.
 func (p zmm) loadCounters() {
 	nonce, start := p.term[0], p.term[1]
 	MOVL(operand.U32(0b10101010), p.t0.As32())
@@ -38,8 +38,8 @@ func (p zmm) loadAD() {
 // block changes by the same delta: 16b XOR 16(b-1), in the byte order of counter
 // blocks. In binary, where b ends in a one and t zeros, b-1 ends in a zero and t
 // ones, and all bits above are the same. So the delta is 16(2ᵗ⁺¹ - 1): 29 entries
-// serve every b, from 1 to 2²⁸, where counters of 32 bits end. What adding instead
-// takes is in docs/kernels.md, Counters.
+// serve every b, from 1 to 2²⁸, where counters of 32 bits end. What adding would take
+// instead is in docs/kernels.md, Counters.
 func (p zmm) nextCounters() []step {
 	steps := []step{
 		func() { INCL(p.batch.As32()) },
@@ -53,13 +53,13 @@ func (p zmm) nextCounters() []step {
 	return steps
 }
 
-// rounds takes n vectors from p.counter to p.state, through all AES rounds but
-// the first key addition, which counter blocks come with, and the last round.
-// steps are woven in evenly, behind the first round.
+// rounds takes n vectors from p.counter to p.state, through all AES rounds
+// except the first key addition, which counter blocks already have, and the
+// last round. steps are woven in evenly, after the first round.
 //
-// AES-192 and AES-256 do their two and four additional rounds first. Whether to
-// is the same branch in every call with a key. So there are three places where
-// counter blocks go into the first round, which no instruction has to copy.
+// AES-192 and AES-256 do their two and four additional rounds first. That
+// branch goes the same way in every call with a key. So counter blocks enter
+// the first round in three places, and no instruction has to copy them.
 func (p zmm) rounds(n int, steps []step) {
 	twelve, ten := newLabel("twelve_rounds_"), newLabel("ten_rounds_")
 	ten4, eight4 := newLabel("ten_rounds_left_"), newLabel("eight_rounds_left_")
@@ -136,8 +136,8 @@ func (p zmm) reverseFirst(x, to vec) {
 	VPTERNLOGQ(xorAnd, slot1, p.ad, to)
 }
 
-// textOffset is the place of vector i's text behind that of the batch's. In
-// batch 0 there is half a vector in vector 0.
+// textOffset is the offset of vector i's text from that of the batch. In batch
+// 0 there is half a vector of text in vector 0.
 func textOffset(i int, first bool) int {
 	if first && i > 0 {
 		return i*zmmSize - zmmBefore
@@ -145,8 +145,8 @@ func textOffset(i int, first bool) int {
 	return i * zmmSize
 }
 
-// textSize sets p.size to the text that is left and its trailer, which is 0 or 1
-// bytes.
+// textSize sets p.size to the size of the text that is left plus its trailer,
+// which is 0 or 1 bytes.
 func (p zmm) textSize(trailerSize func(to operand.Op)) {
 	trailerSize(p.size)
 	ADDQ(p.left, p.size)

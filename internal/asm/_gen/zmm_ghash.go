@@ -5,8 +5,8 @@ import (
 	"github.com/mmcloughlin/avo/operand"
 )
 
-// Products differ from those of the other backends. A power of H is used twice:
-// as H and folded, which is the number
+// Products differ from those of the other backends. A power of H is used in two
+// forms: as H, and folded, which is the number
 //
 //	K = hH + hL·2⁶⁴ + hL·c        for H = hH·2⁶⁴ + hL
 //
@@ -18,10 +18,10 @@ import (
 //	    = hi·2¹²⁸ + mid·2⁶⁴       with hi  = aH·hH + aL·kH
 //	                              and  mid = aH·hL + aL·kL
 //
-// That is four multiplications, as by schoolbook, but a sum of two parts and not
-// of three, and reducing it takes one multiplication and not two. Karatsuba's
-// three multiplications lose here, because the additions around them are not free.
-// What each way takes is in docs/kernels.md, Multiplication.
+// That is four multiplications, as in the schoolbook method, but a sum of two parts
+// instead of three, and reducing it takes one multiplication instead of two.
+// Karatsuba's three multiplications lose here, because the additions around them are
+// not free. What each method takes is in docs/kernels.md, Multiplication.
 //
 // The table for long texts has K beside H, where other backends have sums of
 // halves. Short texts fold their powers during the AES rounds instead.
@@ -101,8 +101,8 @@ func (p zmm) reduce() vec {
 	return block(x)
 }
 
-// reduceLanes makes of each lane of s, of any width, an element of the field, in
-// s.hi: hi + mid folded. t and u are scratch, as wide.
+// reduceLanes makes each lane of s, of any width, an element of the field, in
+// s.hi: hi + mid folded. t and u are scratch of the same width.
 func (p zmm) reduceLanes(s folded, t, u vec) {
 	clmul(lowHigh, s.mid, as(s.mid, p.polynomial), t)
 	VPSHUFD(swapHalves, s.mid, u)
@@ -127,8 +127,8 @@ func (p zmm) startGroup() {
 // startLengths starts the sum with the block of lengths times H. powers loads
 // H¹ folded into its argument, 16 bytes, and returns where H¹ is.
 //
-// The two halves of the block stand in the low half of a lane each, before K and
-// before H. So the four products take two multiplications.
+// The two halves of the block are each in the low half of a lane, one to meet K
+// and the other H. So the four products take two multiplications.
 func (p zmm) startLengths(powers func(k vec) operand.Mem) {
 	x, t, h := p.state[0], p.state[1], p.state[2] // VINSERTI128 knows 16 registers
 	VMOVQ(arg("textBits"), block(x))
@@ -177,7 +177,7 @@ func (p zmm) loadTables() {
 }
 
 // hashKernel emits GHASH of whole blocks, for additional data of more than one
-// block. It needs no powers but those of short texts, and reduces once for so
+// block. It needs no powers but those of short texts, and reduces once for as
 // many blocks. It is not tuned.
 func (p zmm) hashKernel() {
 	TEXT("avx512Hash", NOSPLIT, "func(k, hash, data *byte, blocks uint64)")

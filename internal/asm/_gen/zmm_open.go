@@ -124,7 +124,7 @@ func (p zmm) openKernel() {
 	runs.n = p.deltas // free by now; size is not
 	runs.end()
 	p.addLengths()
-	// The tags are compared whole, in a time that does not depend on them.
+	// Whole tags are compared, in a time that does not depend on them.
 	Label("finish")
 	x := p.tag()
 	addWide(x, operand.Mem{Base: p.src, Index: p.size, Scale: 1}, x)
@@ -179,8 +179,8 @@ func (p zmm) openVectors(n int, first bool) {
 	}
 }
 
-// loadRest sets p.text to the last n vectors of text, the trailer included and
-// zeros behind it, and the masks. Nothing else is read.
+// loadRest sets the masks, and p.text to the last n vectors of text, with the
+// trailer and zeros behind it. Nothing else is read.
 func (p zmm) loadRest(n int, first bool) {
 	p.loadText(n-1, first)
 	offset := textOffset(n-1, first)
@@ -194,7 +194,7 @@ func (p zmm) loadRest(n int, first bool) {
 	VMOVDQU8_Z(src, p.all, x)
 }
 
-// openRest finishes the last n vectors of text. Its trailer goes to the result
+// openRest finishes the last n vectors of text. The trailer goes to the result
 // and not to dst.
 func (p zmm) openRest(n int, first bool, frame operand.Mem) {
 	p.openVectors(n-1, first)

@@ -14,11 +14,11 @@ import (
 // made with folded powers (zmm_ghash.go); a batch of ciphertext waits to be hashed in
 // registers; and masks make tails short.
 //
-// There are 32 vector registers, so nothing has to live in memory: not the
-// counter blocks, and not the batch of ciphertext that waits to be hashed.
+// There are 32 vector registers, so nothing has to live in memory: neither the
+// counter blocks nor the batch of ciphertext that waits to be hashed.
 
-// avx512 is the design of this backend, as far as what other backends share
-// with it needs one: tables of constants.
+// avx512 is the design of this backend, for what it shares with other backends:
+// tables of constants.
 var avx512 = design{name: "avx512", width: 64}
 
 const (
@@ -34,14 +34,14 @@ const (
 	// 0 and 1 of vector 0 of batch 0. So that vector has half a vector of text.
 	zmmBefore = 2 * blockSize
 
-	// A whole group covers 3 batches. The last one may cover so much more that
-	// only whole batches of text end a group: a batch, and the block of lengths.
-	// What fewer and more would cost is in docs/kernels.md, Batches and reductions.
+	// A whole group covers 3 batches. The last one may cover a batch and the block of
+	// lengths more, so that only whole batches of text end a group. What fewer and more
+	// would cost is in docs/kernels.md, Batches and reductions.
 	zmmGroupBlocks = 3 * zmmBatchBlocks
 
 	// zmmShortVectors is the number of vectors, slots 0 and 1 included, of texts
-	// that use the powers in the key, which they have to fold. Every one more
-	// would be code that folds beside the code that does not.
+	// that use the powers in the key, which they have to fold. Every further
+	// one would need code that folds beside the code that does not.
 	zmmShortVectors = 2
 	zmmShortSize    = zmmShortVectors*zmmSize - zmmBefore
 	zmmShortPowers  = zmmShortVectors * zmmLanes // slot 1 has the highest
@@ -70,7 +70,7 @@ type zmm struct {
 	polynomial vec // the field's polynomial, in every lane; kept
 
 	// carry is the hash of the groups before, 16 bytes, until the next block is
-	// hashed, and zeros then; kept in an open.
+	// hashed, and zeros after that; kept in an open.
 	carry vec
 
 	roundKey vec    // the round key in use, in every lane; scratch

@@ -216,9 +216,9 @@ func (p zmm) sealKernel() {
 	p.leave()
 }
 
-// sealVectors finishes the first n vectors of the batch, which are whole: output
-// goes to dst and, its bytes reversed, to text. In batch 0 of the text, head is
-// where the text of vector 0 is; elsewhere it is nil.
+// sealVectors finishes the first n vectors of the batch, which are whole:
+// output goes to dst and, with its bytes reversed, to text. In batch 0 of the
+// text, head is where the text of vector 0 is; elsewhere it is nil.
 func (p zmm) sealVectors(n int, head reg.GPPhysical, text [zmmVectors]vec) {
 	first := head != nil
 	for i, x := range p.state[:n] {
@@ -237,8 +237,8 @@ func (p zmm) sealVectors(n int, head reg.GPPhysical, text [zmmVectors]vec) {
 	}
 }
 
-// loadLast sets p.last to the text of vector n-1, the last one, with the trailer
-// if there is one and zeros behind, and the masks. Nothing else is read.
+// loadLast sets the masks, and p.last to the text of vector n-1, the last one,
+// with the trailer if there is one and zeros behind it. Nothing else is read.
 func (p zmm) loadLast(n int, first bool) {
 	offset := textOffset(n-1, first)
 	text := p.last
