@@ -15,7 +15,7 @@ import (
 	"example.com/splitseal/record"
 )
 
-// connect returns the two ends of a connection over a pipe. A real program has the
+// connect returns the two ends of a connection over a pipe. A real program gets the
 // secrets from a handshake.
 func connect(client, server record.ConnConfig) (*record.Conn, *record.Conn) {
 	up := sha256.Sum256([]byte("client_application_traffic_secret_0"))
@@ -101,7 +101,7 @@ func ExampleConn_Read_truncated() {
 	// Output: "all of it?", unexpected EOF
 }
 
-// A read that a deadline ends can be made again.
+// A read that a deadline ends can be repeated.
 func ExampleConn_SetReadDeadline() {
 	client, server := connect(record.ConnConfig{}, record.ConnConfig{})
 	p := make([]byte, 100)
@@ -118,7 +118,7 @@ func ExampleConn_SetReadDeadline() {
 	// late <nil>
 }
 
-// Pieces share a record, so that a header costs no record of its own.
+// Pieces share a record, so that a message's header needs no record of its own.
 func ExampleConn_WriteBuffers() {
 	client, server := connect(record.ConnConfig{}, record.ConnConfig{})
 	response := net.Buffers{[]byte("Content-Length: 5\r\n"), []byte("\r\n"), []byte("hello")}
@@ -156,7 +156,7 @@ func ExampleConn_WriteTo() {
 	// 13 <nil>
 }
 
-// Keys are updated without any help; this asks for it earlier.
+// Keys are updated automatically; this does it earlier.
 func ExampleConn_KeyUpdate() {
 	client, server := connect(record.ConnConfig{}, record.ConnConfig{})
 	go func() {
@@ -198,7 +198,7 @@ func ExampleConn_WriteHandshake() {
 	// EOF
 }
 
-// Alerts can be logged. What a peer did wrong is an error that names its alert.
+// Alerts can be logged. What a peer does wrong is an error that has its alert.
 func ExampleConnConfig_alerts() {
 	client, server := connect(record.ConnConfig{}, record.ConnConfig{
 		OnAlert: func(a record.Alert, sent bool) { fmt.Println("sent:", sent, a) },
@@ -269,8 +269,8 @@ func ExampleNewWriter() {
 	// Output: hello, world <nil>
 }
 
-// A transport that takes only part of a record has ended the Writer: nothing is
-// ever sent twice.
+// A transport that takes only part of a record ends the Writer: nothing is ever sent
+// twice.
 func ExampleTransportError() {
 	sealer, _ := newPair()
 	w := record.NewWriter(shortWriter{}, sealer, record.WriterConfig{})
@@ -287,8 +287,8 @@ type shortWriter struct{}
 
 func (shortWriter) Write(p []byte) (int, error) { return len(p) / 2, nil }
 
-// A server whose responses are long sends the first records short, so that the
-// client can begin before it has received 16 KiB.
+// A server with long responses makes the first records short, so that the client can
+// begin before it has received 16 KiB.
 func ExampleWriterConfig_dynamicRecordSizing() {
 	sealer, opener := newPair()
 	var transport bytes.Buffer

@@ -34,8 +34,8 @@ func ExampleConn_SendAlert() {
 	// true record: peer sent alert access_denied
 }
 
-// Some servers end without close_notify. That can be accepted where the content says
-// itself how long it is.
+// Some servers end without close_notify. That can be accepted if the content itself
+// says how long it is.
 func ExampleReaderConfig_acceptTruncation() {
 	for _, accept := range []bool{false, true} {
 		sealer, opener := newPair()

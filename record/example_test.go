@@ -39,7 +39,7 @@ func ExampleSealer_Seal() {
 	// Output: header 1703030016, 27 bytes in all, next sequence number 1
 }
 
-// Content that stands exactly where the record will hold it is sealed in place.
+// Content that is already where the record will hold it is sealed in place.
 func ExampleSealer_Seal_inPlace() {
 	sealer, _ := newPair()
 	buf := make([]byte, sealer.MaxSealedSize())
@@ -85,7 +85,7 @@ func ExampleSealerConfig_padding() {
 	// 277
 }
 
-// Bytes come from a transport in chunks that know nothing of records.
+// Bytes come from a transport in chunks that do not match records.
 func ExampleOpener_Open() {
 	sealer, opener := newPair()
 	var wire []byte
@@ -140,8 +140,8 @@ func ExampleOpener_OpenTo() {
 	// Output: "more than" " fits"
 }
 
-// What a stack does with the records that it receives after its handshake. Where it
-// uses the Sealer of the other direction it holds the lock of its writes.
+// What a stack does with the records that it receives after its handshake. Wherever
+// it uses the Sealer of the other direction, it holds the lock that guards writes.
 func ExampleOpener() {
 	peer, opener := newPair()
 	writeSecret := sha256.Sum256([]byte("server_application_traffic_secret_0"))
@@ -313,7 +313,7 @@ func ExampleSealer_SealAlert() {
 	// true
 }
 
-// Each error of the peer's making carries its alert.
+// Each error that the peer causes has its alert.
 func ExampleAlertOf() {
 	_, opener := newPair()
 	_, _, err := opener.Open([]byte{23, 3, 3, 0xff, 0xff})
@@ -448,7 +448,7 @@ func ExampleOpener_SkipEarlyData() {
 }
 
 // A client whose server answered early data with a HelloRetryRequest goes back to
-// records without protection.
+// unprotected records.
 func ExampleSealer_AbandonEarlyData() {
 	early := sha256.Sum256([]byte("early"))
 	client := record.NewSealer(record.SealerConfig{})

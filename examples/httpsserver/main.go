@@ -2,15 +2,15 @@
 //
 //	go run ./examples/httpsserver [-addr localhost:8443] [-cert file -key file]
 //
-// Its page says what TLS version, cipher suite and backend brought it there, and
-// has a button that measures. Without a certificate it makes one at start, which no
+// Its page says which TLS version, cipher suite and backend it was sent with, and has
+// a button that measures. If no certificate is given it makes one at start, which no
 // client trusts by itself: compare the fingerprint. By hand:
 //
 //	curl -k 'https://localhost:8443/download?bytes=1073741824' -o /dev/null
 //	curl -k --data-binary @file https://localhost:8443/upload
 //
-// An interrupt ends it when the requests that run have been answered; a second
-// one ends it at once.
+// An interrupt ends it once the requests under way have been answered; a second one
+// ends it at once.
 package main
 
 import (
@@ -74,8 +74,8 @@ func main() {
 	check(serve(ctx, ln, pair))
 }
 
-// serve answers requests on ln, which it closes, until ctx ends, and returns when
-// those under way have been answered.
+// serve answers requests on ln until ctx ends, and returns when those under way have
+// been answered. It closes ln.
 func serve(ctx context.Context, ln net.Listener, cert tls.Certificate) error {
 	config := &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"http/1.1"}}
 	ln = cryptotls.NewListener(ln, config, &cryptotls.Options{HandshakeError: handshakeError}) // was tls.NewListener(ln, config)
@@ -89,7 +89,7 @@ func serve(ctx context.Context, ln net.Listener, cert tls.Certificate) error {
 	down := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() { down <- server.Shutdown(context.Background()) })
 	err := server.Serve(ln)
-	if stop() { // nobody asked for the end
+	if stop() { // nobody asked for an end
 		server.Close()
 		return err
 	}
@@ -102,7 +102,7 @@ var (
 	page     = template.Must(template.New("page").Parse(pageHTML))
 )
 
-// index says what the connection is that it is asked on: net/http puts
+// index describes the connection that the request came over: net/http puts
 // cryptotls's ConnectionState into Request.TLS.
 func index(w http.ResponseWriter, r *http.Request) {
 	var b bytes.Buffer
@@ -141,7 +141,7 @@ func backend(suite uint16) string {
 	return "none: golang.org/x/crypto" // ChaCha20-Poly1305
 }
 
-// content is what download sends, over and over. Its length is no multiple of a
+// content is what download sends, over and over. Its length is not a multiple of a
 // record's, so that a record that is lost, repeated or moved changes the whole.
 var content = func() []byte {
 	p := make([]byte, 1<<20-1)
@@ -150,7 +150,7 @@ var content = func() []byte {
 }()
 
 // download sends as many bytes as the request asks for. net/http passes such long
-// writes on as they are, so records are sealed straight from content.
+// writes on unchanged, so records are sealed straight from content.
 func download(w http.ResponseWriter, r *http.Request) {
 	size, err := strconv.ParseInt(r.FormValue("bytes"), 10, 64)
 	if err != nil || size < 0 {
@@ -173,7 +173,7 @@ func download(w http.ResponseWriter, r *http.Request) {
 }
 
 // upload counts the bytes of the body. The checksum is that of zip and gzip, and
-// costs little beside opening the records.
+// costs little compared with opening the records.
 func upload(w http.ResponseWriter, r *http.Request) {
 	sum := crc32.NewIEEE()
 	n, err := io.Copy(sum, r.Body)
@@ -183,13 +183,13 @@ func upload(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "%d bytes, CRC-32 %08x\n", n, sum.Sum32())
 }
 
-// handshakeError reports a failed handshake, to those who forgot the s of https
-// too. Clients that do not trust the certificate send an alert; that of OpenSSL,
-// so of curl, is not protected, and crypto/tls reports a bad record MAC.
+// handshakeError reports a failed handshake, also to clients that forgot the s of
+// https. Clients that do not trust the certificate send an alert; that of OpenSSL,
+// and so of curl, is not protected, and crypto/tls reports a bad record MAC.
 //
-// A wrong record later on is a RecordHeaderError too, without a Conn. Its alert has
-// been sent, and nothing may follow: "Whenever an implementation encounters a fatal
-// error condition, it SHOULD send an appropriate fatal alert and MUST close the
+// A wrong record later on is a RecordHeaderError too, but without a Conn. Its alert
+// has been sent, and nothing may follow: "Whenever an implementation encounters a
+// fatal error condition, it SHOULD send an appropriate fatal alert and MUST close the
 // connection without sending or receiving any additional data." (RFC 9846, Section
 // 6.2)
 func handshakeError(conn net.Conn, err error) {
@@ -200,8 +200,8 @@ func handshakeError(conn net.Conn, err error) {
 	}
 }
 
-// startsRequest says whether b is the beginning of a request of plain HTTP. net/http
-// looks for these methods too; others begin like nothing in particular.
+// startsRequest reports whether b is the beginning of a plain HTTP request. net/http
+// looks for these methods too; the others have no distinctive beginning.
 func startsRequest(b [5]byte) bool {
 	switch string(b[:]) {
 	case "GET /", "HEAD ", "POST ", "PUT /", "OPTIO":
@@ -210,8 +210,8 @@ func startsRequest(b [5]byte) bool {
 	return false
 }
 
-// selfSigned returns a new certificate for this machine under its own names. It
-// is valid for a day.
+// selfSigned returns a new certificate for the names of this machine. It is valid for
+// a day.
 func selfSigned() (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Quickstart seals a message as a TLS 1.3 record from two separate slices,
-// opens it straight into a buffer, and then does the same to a stream for a second,
-// beside crypto/cipher used the way crypto/tls uses it. It needs no network and no
+// Quickstart seals a message as a TLS 1.3 record from two separate slices, opens it
+// straight into a buffer, and then does the same with a stream for a second, compared
+// with crypto/cipher used the way crypto/tls uses it. It needs no network and no
 // set-up:
 //
 //	go run ./examples/quickstart
@@ -51,7 +51,7 @@ func message(suite *aead.Suite, secret []byte) {
 	fmt.Printf("opened: %q, content type %v\n\n", opened.Content, opened.Type)
 }
 
-// stream seals and opens full-size records for a second, both ways in turn.
+// stream seals and opens full-size records for a second, in both ways by turns.
 func stream(suite *aead.Suite, secret []byte) {
 	sealer, opener := newPair(suite, secret)
 	copying := newCopying(suite, secret)
@@ -61,7 +61,7 @@ func stream(suite *aead.Suite, secret []byte) {
 	buf := make([]byte, record.MaxContentSize)
 
 	// The two take turns, half a mebibyte each, so that noise hits both. The clock is
-	// a benchmark's: time.Now is too coarse for this on some systems.
+	// that of benchmarks: time.Now is too coarse for this on some systems.
 	var ours, theirs struct{ seal, open []time.Duration }
 	turns := testing.Benchmark(func(b *testing.B) {
 		for b.Loop() {
@@ -122,9 +122,9 @@ func newPair(suite *aead.Suite, secret []byte) (*record.Sealer, *record.Opener) 
 	return sealer, opener
 }
 
-// copying is a record layer as crypto/tls has it: content is copied next to
-// its content type and sealed there; a record is opened where it stands and
-// the content copied to the reader.
+// copying is a record layer as in crypto/tls: content is copied next to its content
+// type and sealed there; a record is opened in place and its content copied to the
+// reader.
 type copying struct {
 	aead              cipher.AEAD
 	iv, nonce         [aead.IVSize]byte

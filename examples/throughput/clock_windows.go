@@ -13,8 +13,8 @@ var (
 	frequency = query(kernel32.NewProc("QueryPerformanceFrequency"))
 )
 
-// now returns the time since some moment. It is not that of time.Now, which moves
-// in steps of up to 16 ms here.
+// now returns the time since some moment. It does not use the clock of time.Now,
+// which moves in steps of up to 16 ms here.
 func now() time.Duration {
 	ticks := query(counter)
 	return time.Duration(ticks/frequency)*time.Second + time.Duration(ticks%frequency)*time.Second/time.Duration(frequency)

@@ -27,8 +27,8 @@ func curve(rows []*result, impl string) []point {
 	return points
 }
 
-// fit returns the line a + b·size for which the squares of what points are off
-// it have the least sum.
+// fit returns the line a + b·size for which the sum of the squares of the points'
+// distances is least.
 func fit(points []point) (a, b float64) {
 	n := float64(len(points))
 	var size, ns, above, below float64
@@ -99,8 +99,8 @@ const (
 	curvesBetween = 64
 )
 
-// drawCurves draws time against size, both linear: all sizes, and the first
-// eighth of them enlarged. A line has no marks but one at its end.
+// drawCurves draws time against size, both linear: all sizes, and the first eighth of
+// them enlarged. A line has a mark only at its end.
 func drawCurves(b *bytes.Buffer, rows []*result, impls []string, top int) {
 	whole := panel{marginLeft, top + panelTop, wholeWidth, curvesPanel}
 	start := panel{whole.left + wholeWidth + curvesBetween, whole.top, startWidth, curvesPanel}

@@ -22,9 +22,9 @@ import (
 	"golang.org/x/crypto/cryptobyte"
 )
 
-// A wire is the transport of everybody who reads or writes records. After the
-// handshake it does no more than what a kernel must do as well: Read copies
-// out of in, Write drops.
+// A wire is the transport of everything that reads or writes records. After the
+// handshake it does no more than a kernel must do as well: Read copies from in, Write
+// drops.
 type wire struct {
 	net.Conn // the pipe that the handshake goes through, and nil afterwards
 
@@ -63,9 +63,9 @@ type peer struct {
 	opener *record.Opener // opens what conn writes
 }
 
-// newPeer runs a handshake that ends with the given suite. crypto/tls lets
-// nobody choose between the suites of TLS 1.3, but a server takes the only one
-// that it is offered. So it is the server, and the client is below.
+// newPeer runs a handshake that ends with the given suite. crypto/tls does not let
+// its user choose between the suites of TLS 1.3, but a server takes the only one that
+// it is offered. So crypto/tls is the server, and the client is below.
 func newPeer(suite *aead.Suite) (*peer, error) {
 	certificate, err := selfSigned()
 	if err != nil {
@@ -126,11 +126,11 @@ func (l keyLog) Write(line []byte) (int, error) {
 	return len(line), err
 }
 
-// clientHandshake is the client's half of a handshake in which it offers one
-// suite. It takes the traffic secrets from the server's key log, which has
-// them all by the time that the server's flight is sent, so it needs neither
-// the key that it offers a share of nor a key schedule. It returns both
-// directions under application keys.
+// clientHandshake is the client's half of a handshake in which it offers one suite.
+// It takes the traffic secrets from the server's key log, which has them all by the
+// time the server's flight is sent, so it needs neither the private key of the share
+// that it offers nor a key schedule. It returns both directions under application
+// keys.
 func clientHandshake(conn net.Conn, suite *aead.Suite, secrets keyLog) (*record.Sealer, *record.Opener, error) {
 	sealer := record.NewSealer(record.SealerConfig{})
 	opener := record.NewOpener(record.OpenerConfig{})

@@ -1,5 +1,5 @@
-// Throughput measures how fast every backend that this machine can run seals
-// and opens, beside crypto/cipher and crypto/tls doing the same job:
+// Throughput measures how fast every backend that this machine can run seals and
+// opens, compared with crypto/cipher and crypto/tls doing the same job:
 //
 //	go run ./examples/throughput -quick
 //	go run ./examples/throughput -op record-seal,record-open -svg chart.svg
@@ -8,22 +8,22 @@
 // It prints a table, or with -json one object per line, and draws a chart with
 // -svg. Ctrl-C ends it early and prints what it has.
 //
-// All implementations of one op take turns in one thread and work in the same
-// memory, so that noise hits them alike: absolute times belong to one machine
-// at one moment, the ratios are what counts. A ratio is the median of the
-// ratios of single rounds; the times of crypto/cipher are medians, and those of
-// the others follow from them and the ratios. Only the quietest eighth of the
-// rounds counts, those in which all together took least. Before anything is
-// timed, every op is compared with crypto/cipher's result at every size.
+// All implementations of one op take turns in one thread and work in the same memory,
+// so that noise hits them alike: absolute times belong to one machine at one moment;
+// the ratios are what counts. A ratio is the median of the ratios of single rounds;
+// the times of crypto/cipher are medians, and those of the others follow from them
+// and the ratios. Only the quietest eighth of the rounds counts: those in which all
+// together took least time. Before anything is timed, every op is compared with
+// crypto/cipher's result at every size.
 //
 // # Curves
 //
-// With 40 sizes or more, as of -size 1-2048 or -size 16-2048/16, each gets a
-// twelfth of the time. The chart then has the time of a call only, on linear
-// axes and without marks, and below each table stands how linear it is. Both
-// take the least of all rounds for each size: what else runs only adds to it,
-// and a size that was never alone stands out from its neighbours. The rows of
-// the table are made as always, of fewer rounds: spread says so.
+// With 40 sizes or more, as with -size 1-2048 or -size 16-2048/16, each gets a
+// twelfth of the time. The chart then shows only the time of a call, on linear axes
+// and without marks, and a line below each table says how linear it is. Both take the
+// least of all rounds for each size: whatever else runs only adds to it, and a size
+// that was never alone stands out from its neighbours. The rows of the table are made
+// as always, but from fewer rounds, which shows in spread.
 //
 // # Ops
 //
@@ -47,18 +47,18 @@
 // content type being the last. To compare a split seal with an in-place seal
 // of the same text, measure seal at size + 1.
 //
-// crypto/cipher has no split seal and no gather, so there it copies to the
-// output and seals in place, and it opens in place and copies the content out.
-// Its records are made in the way of crypto/tls, without locks, alerts and
-// limits. crypto/tls is a real tls.Conn after a real handshake.
+// crypto/cipher has no split seal and no gather, so there it copies to the output and
+// seals in place, and it opens in place and copies the content out. Its records are
+// made as in crypto/tls, without locks, alerts and limits. crypto/tls is a real
+// tls.Conn after a real handshake.
 //
-// ChaCha20-Poly1305 has no kernels here: splitseal/portable is
-// golang.org/x/crypto's behind package aead's adapter, and what stands as
-// crypto/cipher is the same AEAD used directly.
+// ChaCha20-Poly1305 has no kernels here: splitseal/portable is golang.org/x/crypto's
+// behind package aead's adapter, and what is called crypto/cipher is the same AEAD
+// used directly.
 //
-// The keys of newkey-seal are garbage at once; what the collector does about
-// that counts when it meets a sample. Ops below records use one nonce for all
-// calls, which is fine for nothing but throwing the result away.
+// The keys of newkey-seal are garbage at once; what the collector does about that
+// counts if it falls into a sample. Ops below records use one nonce for all calls,
+// which is safe only because the results are thrown away.
 package main
 
 import (
@@ -89,7 +89,7 @@ const (
 	exitInterrupted = 130
 )
 
-// run is the program. terminal says that stderr is one, and may show progress.
+// run is the program. terminal says that stderr is a terminal, and may show progress.
 // It returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal bool) int {
 	fail := func(code int, err error) int {

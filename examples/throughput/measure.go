@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A cell is what was measured of one implementation of one spec.
+// A cell is what was measured for one implementation of one spec.
 type cell struct {
 	impl    string
 	samples []float64 // ns for one call, one for each round
@@ -29,9 +29,9 @@ func (r *result) base() *cell {
 	return r.cells[i]
 }
 
-// quiet returns the numbers of the rounds that count: the quietest eighth,
-// those in which all implementations together took least. Logarithms are
-// added, so that the slowest one has no more say than the fastest.
+// quiet returns the numbers of the rounds that count: the quietest eighth, those in
+// which all implementations together took least time. Logarithms are added, so that
+// the slowest one has no more weight than the fastest.
 //
 // What disturbs the other rounds is not only noise. A program on the second
 // thread of a core slows crypto/cipher down less than a kernel that needs the
@@ -127,7 +127,7 @@ func measure(ctx context.Context, p plan, progress *progress) ([]*result, error)
 	for pass := range p.passes {
 		for _, r := range results {
 			w := specWeight(r.spec, p)
-			// What earlier specs took too long is taken from all that follow.
+			// The time that earlier specs overran is taken from all that follow.
 			start := time.Now()
 			until := start.Add(time.Duration(float64(deadline.Sub(start)) * w / weight))
 			weight -= w
@@ -206,8 +206,8 @@ func (m *meter) calibrate(t *task) int {
 	const maxCalls = 1 << 16 // far below every limit of a key
 	unit := max(1, t.batch)
 	for n := unit; ; n *= 2 {
-		// The lesser of two: after an interruption a sample would have few calls,
-		// and be as coarse as the clock.
+		// The lesser of two: after an interruption a sample would otherwise have few
+		// calls, and be as coarse as the clock.
 		took := min(m.calls(t, n), m.calls(t, n))
 		// A clock that moves once in a millisecond may show nothing for some time.
 		if took > m.target/8 || n >= maxCalls {

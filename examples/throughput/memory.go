@@ -6,8 +6,8 @@ import (
 	"example.com/splitseal/record"
 )
 
-// memory is what all ops of all implementations work in, so that none has
-// better addresses than another, and all is in the caches.
+// memory is what all ops of all implementations work in, so that none has better
+// addresses than another, and everything is in the caches.
 type memory struct {
 	content []byte // maxSize random bytes
 	dst     []byte // for content that was opened

@@ -20,13 +20,13 @@ type task struct {
 	// call makes n calls of the op.
 	call func(n int)
 
-	// refill, if not nil, comes before call and is not timed. If batch is not
-	// 0, exactly so many calls use up what it has made.
+	// refill, if not nil, runs before call and is not timed. If batch is not 0,
+	// exactly that many calls use up what it has made.
 	refill func()
 	batch  int
 
-	// check compares a call's result with what it must be. It comes before
-	// the first refill.
+	// check compares a call's result with what it must be. It runs before the first
+	// refill.
 	check func() error
 }
 
@@ -117,7 +117,7 @@ func cut(room, b []byte, n int) [][]byte {
 	return pieces
 }
 
-// newCryptoCipher returns an AEAD as a user of crypto/cipher makes it.
+// newCryptoCipher returns an AEAD made as users of crypto/cipher make it.
 func newCryptoCipher(s cipherSuite, key []byte) (cipher.AEAD, error) {
 	if s.isChaCha() {
 		return chacha20poly1305.New(key)
@@ -221,7 +221,7 @@ func (f *fixture) theirs() (*task, error) {
 	return t, nil
 }
 
-// whole returns the calls of ops that any cipher.AEAD has.
+// whole returns the calls of the ops that any cipher.AEAD has.
 func (f *fixture) whole(a cipher.AEAD) func(calls int) {
 	switch f.op {
 	case "seal":
@@ -304,7 +304,7 @@ func (f *fixture) checkOpen(t *task) error {
 	return nil
 }
 
-// must panics if a call that cannot fail did. Measuring failures would be
+// must panics if a call that cannot fail has failed. Measuring failures would be
 // worse than ending.
 func must(err error) {
 	if err != nil {

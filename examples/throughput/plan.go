@@ -92,8 +92,8 @@ var errFlagsPrinted = errors.New("bad flags")
 const (
 	// quickBudget leaves time under 40 seconds for go run to build the program.
 	quickBudget = 30 * time.Second
-	// quickCellTime is enough for one implementation of one spec: a -quick run
-	// of few specs ends sooner.
+	// quickCellTime is enough for one implementation of one spec, so that a -quick
+	// run of few specs ends sooner.
 	quickCellTime   = 400 * time.Millisecond
 	defaultCellTime = 120 * time.Millisecond
 	// denseCellTime has sizes 1 to 2048 of one op done in 80 to 130 seconds.
@@ -101,8 +101,8 @@ const (
 	// sampleTime is short beside a scheduler's time slice, so that most samples
 	// are not interrupted, and long beside reading the clock.
 	sampleTime = 60 * time.Microsecond
-	// passCount is how often all specs are gone through, each time with new
-	// keys at new addresses, and in another mood of the machine. And Ctrl-C
+	// passCount is how often all specs are gone through, each time with new keys at
+	// new addresses, while the machine is in another mood. It also means that Ctrl-C
 	// finds a little of everything.
 	passCount = 20
 	// minTurn is the least time that a spec gets in one pass: making keys and,
@@ -267,8 +267,8 @@ func selectWords(what, list string, known []string, short func(string) string) (
 	return slices.DeleteFunc(slices.Clone(known), func(w string) bool { return !slices.Contains(named, w) }), nil
 }
 
-// parseSizes returns the sizes that list has, in ascending order and each once.
-// List is numbers and ranges, FIRST-LAST or FIRST-LAST/STEP, between commas.
+// parseSizes returns the sizes that list has, in ascending order and each once. The
+// list has numbers and ranges, FIRST-LAST or FIRST-LAST/STEP, separated by commas.
 func parseSizes(list string) ([]int, error) {
 	var sizes []int
 	for w := range strings.SplitSeq(list, ",") {
@@ -329,7 +329,7 @@ func shortSuiteName(name string) string {
 	return name
 }
 
-// implementations returns who takes part in s, in the order of the report.
+// implementations returns those that take part in s, in the order of the report.
 func implementations(s spec, backends []asm.Backend) []string {
 	var names []string
 	for _, b := range backends {

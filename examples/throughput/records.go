@@ -43,7 +43,7 @@ func newRecordFixture(m *memory, s spec) *recordFixture {
 	return f
 }
 
-// tasks returns the tasks of everybody, in the order of implementations.
+// tasks returns all tasks, in the order of implementations.
 func (f *recordFixture) tasks(backends []asm.Backend) ([]*task, error) {
 	var tasks []*task
 	for _, b := range backends {
@@ -225,7 +225,8 @@ func (f *recordFixture) cryptoTLS() (*task, error) {
 		}
 		p.wire.in = update
 		if len(update) > 0 {
-			// It would be read with the next record; this way it is not timed.
+			// Otherwise it would be read with the next record; this way it is not
+			// timed.
 			p.wire.in = append(update, f.sealOne(p.sealer)...)
 			t.call(1)
 		}
@@ -312,9 +313,9 @@ func (b *inbox) fill(n int) {
 	b.w += n
 }
 
-// copying is a record layer on crypto/cipher in the way of crypto/tls: content
-// is copied next to its content type and sealed there; a record is opened
-// where it stands and the content copied to the reader.
+// copying is a record layer on crypto/cipher as in crypto/tls: content is copied next
+// to its content type and sealed there; a record is opened in place and its content
+// copied to the reader.
 type copying struct {
 	aead              cipher.AEAD
 	iv, nonce         [aead.IVSize]byte

@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// drawSVG draws one row for each suite and op: throughput on the left, time on
-// the right, against the size; of many sizes, the curves of time. Each
-// implementation has one line. Colours follow the reader's choice of light or
-// dark; marks and dashes tell the lines apart without them.
+// drawSVG draws one row for each suite and op: throughput on the left, time on the
+// right, against the size; for many sizes, the curves of time. Each implementation
+// has one line. Colours follow the reader's choice of light or dark; marks and dashes
+// tell the lines apart without them.
 func drawSVG(results []*result, about string) []byte {
 	rows := tables(results)
 	impls := implementationsIn(results)
@@ -108,7 +108,7 @@ func shorten(s string, n int) string {
 	return string(r[:n-1]) + "…"
 }
 
-// implementationsIn returns who has a line, in the order of the legend.
+// implementationsIn returns those that have a line, in the order of the legend.
 func implementationsIn(results []*result) []string {
 	return slices.DeleteFunc(slices.Clone(lookOrder), func(impl string) bool {
 		return !slices.ContainsFunc(results, func(r *result) bool {

@@ -131,7 +131,7 @@ func signedContent(h crypto.Hash, transcript []byte) []byte {
 	return append(content, transcriptHash(h, transcript)...)
 }
 
-// algorithm is anything that IANA has given a number of two bytes.
+// algorithm is anything with a two-byte number from IANA.
 type algorithm interface{ ID() uint16 }
 
 var (

@@ -13,7 +13,7 @@ import (
 	"example.com/splitseal/record"
 )
 
-// clientConfig says what a client offers. What is not set is everything that
+// clientConfig says what a client offers. A field that is not set means everything
 // there is.
 type clientConfig struct {
 	serverName string         // whose certificate is expected; a name or an address
@@ -24,8 +24,8 @@ type clientConfig struct {
 	shares     []*group       // groups with a key share at once; nil is the best one
 }
 
-// client does a client's handshake over transport. It panics without a serverName:
-// then crypto/x509 would take a certificate of anybody.
+// client does a client's handshake over transport. It panics without a serverName,
+// since crypto/x509 would then accept anybody's certificate.
 func client(transport net.Conn, cfg clientConfig) (*record.Conn, *parameters, error) {
 	if cfg.serverName == "" {
 		panic("tlsstack: no server name")
@@ -43,8 +43,8 @@ func client(transport net.Conn, cfg clientConfig) (*record.Conn, *parameters, er
 	return c.run(record.RoleClient, c.handshake)
 }
 
-// clientHandshake is a client's side of one handshake. Its methods stand in the
-// order in which they run.
+// clientHandshake is a client's side of one handshake. Its methods are in the order
+// in which they run.
 //
 //	Client                                  Server
 //
@@ -162,7 +162,7 @@ func (c *clientHandshake) addShare(g *group) error {
 	return nil
 }
 
-// sendHello sends the ClientHello, a flight of its own.
+// sendHello sends the ClientHello, which is a flight of its own.
 func (c *clientHandshake) sendHello() error {
 	if err := c.send(c.hello.marshal()); err != nil {
 		return err
@@ -270,7 +270,7 @@ func (c *clientHandshake) enterHandshake(server *serverHello) (*schedule, secret
 	if err != nil {
 		return nil, secrets{}, err
 	}
-	// The record that looks like TLS 1.2 stands before the second flight, unless it
+	// The record that looks like TLS 1.2 comes before the second flight, unless it
 	// has been sent before the second ClientHello.
 	if err := c.sendChangeCipherSpec(); err != nil {
 		return nil, secrets{}, err
@@ -281,9 +281,8 @@ func (c *clientHandshake) enterHandshake(server *serverHello) (*schedule, secret
 	return schedule, handshake, c.setReadKeys(record.EpochHandshake, c.params.suite, handshake.server)
 }
 
-// receiveParameters receives EncryptedExtensions and, if it comes,
-// CertificateRequest (RFC 9846, Section 4.4). It returns the Certificate message
-// behind them.
+// receiveParameters receives EncryptedExtensions and, if it comes, CertificateRequest
+// (RFC 9846, Section 4.4). It returns the Certificate message that follows them.
 func (c *clientHandshake) receiveParameters() (message, error) {
 	msg, err := c.receive(typeEncryptedExtensions)
 	if err != nil {
@@ -360,7 +359,7 @@ func (c *clientHandshake) finish(schedule *schedule, handshake secrets) error {
 	}
 	// These secrets do not depend on what the client sends from here on, so the
 	// server can send application data before it has this side's flight. Its first
-	// records may be here already.
+	// records may have arrived already.
 	application, err := schedule.applicationSecrets(c.transcript)
 	if err != nil {
 		return err

@@ -33,10 +33,10 @@ type link struct {
 	out     []byte // sealed, not yet sent
 	sentCCS bool
 
-	// transcript holds the messages of the handshake so far, both sides'. What is
-	// sent is in it at once; what is received when it has been checked, because
-	// CertificateVerify and Finished are about all that comes before them. It is
-	// kept whole because the hash is not known at first.
+	// transcript holds the messages of the handshake so far, both sides'. A message
+	// that is sent is added at once, one that is received once it has been checked,
+	// because CertificateVerify and Finished are about all that comes before them. It
+	// is kept whole because the hash is not known at first.
 	transcript []byte
 }
 
@@ -53,7 +53,7 @@ type parameters struct {
 
 const (
 	// maxMessageSize is the most that a message may have after its header. The
-	// chains of certificates that are in use need a few KiB.
+	// certificate chains in use need a few KiB.
 	maxMessageSize = 1 << 16
 
 	// handshakeTimeout is how long the peer may take for all its flights.
@@ -100,8 +100,8 @@ func (l *link) receive(types ...uint8) (message, error) {
 	}
 }
 
-// readRecord opens the next record and sees to what it holds. Which records may
-// arrive under which keys the Opener knows.
+// readRecord opens the next record and handles what it holds. The Opener knows which
+// records may arrive under which keys.
 func (l *link) readRecord() error {
 	rec, need, err := l.opener.Open(l.in)
 	if err != nil {
@@ -160,7 +160,7 @@ func (l *link) send(msg []byte, err error) error {
 	return err
 }
 
-// seal turns the messages that wait into records, as few as they fit in.
+// seal turns the waiting messages into as few records as they fit in.
 func (l *link) seal() (err error) {
 	for content := range slices.Chunk(l.queue, l.sealer.MaxContentSize()) {
 		if l.out, err = l.sealer.Seal(l.out, record.ContentTypeHandshake, content); err != nil {
@@ -180,8 +180,8 @@ func (l *link) setWriteKeys(epoch record.Epoch, suite *aead.Suite, secret []byte
 	return l.sealer.SetTrafficSecret(epoch, suite, secret)
 }
 
-// sendChangeCipherSpec sends the record that makes a connection look like one of
-// TLS 1.2, once. It changes nothing.
+// sendChangeCipherSpec sends, once, the record that makes a connection look like one
+// of TLS 1.2. It changes nothing.
 //
 // See RFC 9846, Appendix E.4.
 func (l *link) sendChangeCipherSpec() error {
@@ -230,7 +230,7 @@ func (l *link) checkFinished(suite *aead.Suite, secret []byte, msg message) erro
 	return nil
 }
 
-// sendFinished sends the Finished message about the transcript so far.
+// sendFinished sends the Finished message for the transcript so far.
 func (l *link) sendFinished(suite *aead.Suite, secret []byte) error {
 	data, err := verifyData(suite.Hash(), secret, l.transcript)
 	if err != nil {
@@ -239,9 +239,9 @@ func (l *link) sendFinished(suite *aead.Suite, secret []byte) error {
 	return l.send(append([]byte{typeFinished, 0, 0, byte(len(data))}, data...), nil)
 }
 
-// run runs the handshake of one side within handshakeTimeout. Then the record
-// layer goes on by itself: both directions are under application keys, and what
-// has been received and not opened, if anything, goes along.
+// run runs the handshake of one side within handshakeTimeout. After that the record
+// layer goes on by itself: both directions are under application keys, and whatever
+// has been received and not opened is passed on.
 func (l *link) run(role record.Role, handshake func() (*parameters, error)) (*record.Conn, *parameters, error) {
 	l.transport.SetDeadline(time.Now().Add(handshakeTimeout))
 	p, err := handshake()
@@ -264,9 +264,8 @@ func (l *link) run(role record.Role, handshake func() (*parameters, error)) (*re
 }
 
 // abort tells the peer why the handshake has failed, and ends both directions. The
-// alert is sealed under whatever keys the Sealer has by now: messages that still
-// wait are dropped, records that are sealed are sent, so that no sequence number
-// is missing.
+// alert is sealed under whatever keys the Sealer has by now: messages that still wait
+// are dropped, but sealed records are sent, so that no sequence number is missing.
 func (l *link) abort(err error) {
 	if alert, ok := alertFor(err); ok {
 		if out, err := l.sealer.SealAlert(l.out, alert); err == nil {
@@ -277,8 +276,8 @@ func (l *link) abort(err error) {
 	l.opener.Wipe()
 }
 
-// alertError is a fault that the handshake, not the record layer, has found in
-// what the peer sent.
+// alertError is a fault in what the peer sent that the handshake, not the record
+// layer, has found.
 type alertError struct {
 	alert record.Alert
 	text  string

@@ -1,29 +1,28 @@
-// Tlsstack is a small TLS 1.3 stack, client and server, with a handshake of its
-// own over package record. It shows how somebody who brings a handshake drives the
-// record layer: which messages share records, when keys change, when a
-// change_cipher_spec may arrive, how alerts are sent, and how a record.Conn goes
-// on when the handshake is done.
+// Tlsstack is a small TLS 1.3 stack, client and server, with a handshake of its own
+// over package record. It shows how a handshake drives the record layer: which
+// messages share records, when keys change, when a change_cipher_spec may arrive, how
+// alerts are sent, and how a record.Conn goes on when the handshake is done.
 //
 //	go run ./examples/tlsstack serve localhost:8443 >ca.pem
 //	go run ./examples/tlsstack get -ca ca.pem localhost:8443
 //
-// The first serves a page about the connection, under a certificate of its own
-// that it prints unless it is given one; the second fetches a page. openssl
-// s_client, gnutls-cli, curl and browsers are other clients for the first; any
-// server with TLS 1.3 will do for the second.
+// The first serves a page about the connection; unless it is given a certificate, it
+// makes one and prints it. The second fetches a page. openssl s_client, gnutls-cli,
+// curl and browsers are other clients for the first; any server with TLS 1.3 will do
+// for the second.
 //
-// Read link.go first: it is all that there is between a handshake and the record
-// layer. client.go and server.go are the two sides, in the order in which things
-// happen; schedule.go is the key schedule, messages.go the messages, algorithms.go
-// the groups and signature algorithms. What is quoted is RFC 9846.
+// Read link.go first: it is all there is between a handshake and the record layer.
+// client.go and server.go are the two sides, in the order in which things happen;
+// schedule.go is the key schedule, messages.go the messages, algorithms.go the groups
+// and signature algorithms. What is quoted is RFC 9846.
 //
-// It is an example and not a hardened stack. It has certificates, ALPN, the server
-// name, HelloRetryRequest and the middlebox compatibility mode. It has no
-// pre-shared keys and so no resumption: the server ignores such offers and issues
-// no tickets, the client ignores tickets. It has no early data: the server drops
-// what is sent. It has no client certificates: the server asks for none, the client
-// answers that it has none. There are no exporters, OCSP responses or record size
-// limits, and nothing before TLS 1.3. Keys are wiped only where that is easy.
+// It is an example, not a hardened stack. It has certificates, ALPN, the server name,
+// HelloRetryRequest and the middlebox compatibility mode. It has no pre-shared keys
+// and so no resumption: the server ignores such offers and issues no tickets, the
+// client ignores tickets. It has no early data: the server drops what is sent. It has
+// no client certificates: the server asks for none, the client answers that it has
+// none. There are no exporters, OCSP responses or record size limits, and nothing
+// before TLS 1.3. Keys are wiped only where that is easy.
 package main
 
 import (
@@ -133,15 +132,14 @@ func serve(addr, certFile, keyFile string) error {
 }
 
 // answer does the handshake, answers one request and closes transport. The client may
-// let it wait for the request as long as patience, and then again until it has taken
-// the answer.
+// take as long as patience to send the request, and as long again to take the answer.
 func answer(transport net.Conn, cfg serverConfig, patience time.Duration) error {
 	conn, p, err := server(transport, cfg)
 	defer hangUp(transport, conn)
 	if err != nil {
 		return err
 	}
-	// The write deadline waits: past it, close_notify could not be sent.
+	// The write deadline is set later: past it, close_notify could not be sent.
 	conn.SetReadDeadline(time.Now().Add(patience))
 	request, err := http.ReadRequest(bufio.NewReader(conn))
 	if err != nil {
@@ -153,16 +151,17 @@ func answer(transport net.Conn, cfg serverConfig, patience time.Duration) error 
 	return conn.CloseWrite()
 }
 
-// hangUp ends a connection. Without a conn the handshake has failed, and sent its
-// alert.
+// hangUp ends a connection. If conn is nil the handshake has failed, and its alert
+// has been sent.
 //
 // "Each party MUST send a "close_notify" alert before closing its write side of the
-// connection, unless it has already sent some error alert." CloseWrite knows, so every
-// way out goes through here. "It is assumed that closing the write side of a connection
-// reliably delivers pending data before destroying the transport." (RFC 9846, Section
-// 6.1) TCP does so if only the write side is closed: to close a socket on which there is
-// more to read resets the connection, and the peer's next write fails before it has
-// read the alert. So what still arrives is dropped for a while, unopened.
+// connection, unless it has already sent some error alert." CloseWrite knows whether
+// one has been sent, so every way out goes through here. "It is assumed that closing
+// the write side of a connection reliably delivers pending data before destroying the
+// transport." (RFC 9846, Section 6.1) TCP does so if only the write side is closed:
+// closing a socket on which there is more to read resets the connection, and the
+// peer's next write fails before it has read the alert. So what still arrives is
+// dropped for a while, unopened.
 func hangUp(transport net.Conn, conn *record.Conn) {
 	if conn != nil {
 		conn.CloseWrite()
@@ -174,8 +173,8 @@ func hangUp(transport net.Conn, conn *record.Conn) {
 	}
 }
 
-// drain drops what arrives, until it ends, nothing comes for as long as idle, or total
-// is over.
+// drain drops what arrives, until the stream ends, nothing has come for idle, or
+// total is over.
 func drain(transport net.Conn, idle, total time.Duration) {
 	buf := make([]byte, readSize)
 	end := time.Now().Add(total)

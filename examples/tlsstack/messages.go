@@ -205,9 +205,9 @@ func (h *clientHello) parseExtensions() error {
 	if i := slices.Index(e.types(), extPreSharedKey); i >= 0 && i != len(e.list)-1 {
 		return alertf(record.AlertIllegalParameter, "pre_shared_key is not the last extension")
 	}
-	// "If clients offer "pre_shared_key" without a "psk_key_exchange_modes" extension,
-	// servers MUST abort the handshake." (RFC 9846, Section 4.3.9) So must those that
-	// select no PSK.
+	// "If clients offer "pre_shared_key" without a "psk_key_exchange_modes"
+	// extension, servers MUST abort the handshake." (RFC 9846, Section 4.3.9) That
+	// includes servers that select no PSK.
 	if e.has(extPreSharedKey) && !e.has(extPSKKeyExchangeModes) {
 		return alertf(record.AlertMissingExtension, "pre_shared_key without psk_key_exchange_modes")
 	}
@@ -324,8 +324,8 @@ func parseServerHello(body []byte) (*serverHello, error) {
 	return h, nil
 }
 
-// marshalEncryptedExtensions makes an EncryptedExtensions message (RFC 9846,
-// Section 4.4.1). An empty protocol is none.
+// marshalEncryptedExtensions makes an EncryptedExtensions message (RFC 9846, Section
+// 4.4.1). An empty protocol means none.
 func marshalEncryptedExtensions(usedName bool, protocol string) ([]byte, error) {
 	e := new(extensions)
 	if usedName {
@@ -507,7 +507,7 @@ func readExtensions(s *cryptobyte.String) (*extensions, error) {
 	return e, nil
 }
 
-// read has parse read the data of the extension of this type, if there is one.
+// read passes the data of the extension of this type to parse, if there is one.
 //
 // "When processing an extension, receivers MUST abort the handshake with a
 // "decode_error" alert if there is data left over after parsing the structure."
@@ -605,7 +605,7 @@ func readBytes16(s *cryptobyte.String, p *[]byte) bool {
 	return s.ReadUint16LengthPrefixed((*cryptobyte.String)(p))
 }
 
-// readUint16s reads a list that is not empty.
+// readUint16s reads a list, which must not be empty.
 func readUint16s(s *cryptobyte.String, list *[]uint16) bool {
 	var content cryptobyte.String
 	return s.ReadUint16LengthPrefixed(&content) && readAllUint16s(content, list)
@@ -622,7 +622,7 @@ func readAllUint16s(s cryptobyte.String, list *[]uint16) bool {
 	return len(*list) > 0
 }
 
-// readProtocols reads a list that is not empty, of names that are not.
+// readProtocols reads a list of names. Neither the list nor a name may be empty.
 func readProtocols(s *cryptobyte.String, list *[]string) bool {
 	var content cryptobyte.String
 	if !s.ReadUint16LengthPrefixed(&content) {

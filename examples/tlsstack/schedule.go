@@ -85,8 +85,8 @@ func deriveSecret(h crypto.Hash, secret []byte, label string, messages []byte) (
 	return aead.ExpandLabel(h, secret, label, transcriptHash(h, messages), h.Size())
 }
 
-// verifyData returns what a Finished message holds whose sender has the given
-// handshake traffic secret, after the messages of the transcript.
+// verifyData returns what a Finished message holds after the messages of the
+// transcript, if its sender has the given handshake traffic secret.
 //
 // See RFC 9846, Section 4.5.3.
 func verifyData(h crypto.Hash, trafficSecret, transcript []byte) ([]byte, error) {

@@ -12,7 +12,7 @@ import (
 	"example.com/splitseal/record"
 )
 
-// serverConfig says what a server accepts. What is not set is everything that
+// serverConfig says what a server accepts. A field that is not set means everything
 // there is.
 type serverConfig struct {
 	certificates []*certificate // the first one for clients that name no server
@@ -40,8 +40,8 @@ func server(transport net.Conn, cfg serverConfig) (*record.Conn, *parameters, er
 	return s.run(record.RoleServer, s.handshake)
 }
 
-// serverHandshake is a server's side of one handshake, whose flights are drawn at
-// clientHandshake. Its methods stand in the order in which they run.
+// serverHandshake is a server's side of one handshake, whose flights are drawn above
+// clientHandshake. Its methods are in the order in which they run.
 type serverHandshake struct {
 	*link
 	cfg    serverConfig
@@ -148,8 +148,8 @@ func (s *serverHandshake) chooseCertificate() bool {
 	return s.cert != nil
 }
 
-// selectShare returns the client's key share for the best group that it sent one
-// for. If there is none, it asks for one with a HelloRetryRequest.
+// selectShare returns the client's key share for the best of the groups that it sent
+// one for. If there is none, it asks for one with a HelloRetryRequest.
 func (s *serverHandshake) selectShare() (keyShare, error) {
 	if share, ok := s.findShare(); ok {
 		return share, nil
@@ -218,8 +218,8 @@ func (s *serverHandshake) answerCompatibilityMode() error {
 }
 
 // receiveSecondHello receives the answer to a HelloRetryRequest: "the client MUST
-// send the same ClientHello without modification", with some exceptions, none of
-// which is among what has been negotiated from.
+// send the same ClientHello without modification", with some exceptions, none of them
+// in what was used to negotiate.
 func (s *serverHandshake) receiveSecondHello() error {
 	msg, err := s.receive(typeClientHello)
 	if err != nil {
@@ -306,8 +306,8 @@ func (s *serverHandshake) finish(schedule *schedule, handshake secrets) error {
 	}
 
 	// "Any records following a Finished message MUST be encrypted under the
-	// appropriate application traffic key" (RFC 9846, Section 4.5.3), alerts about
-	// what the client sends next among them. Reading stays under handshake keys.
+	// appropriate application traffic key" (RFC 9846, Section 4.5.3), including
+	// alerts about what the client sends next. Reading stays under handshake keys.
 	application, err := schedule.applicationSecrets(s.transcript)
 	if err != nil {
 		return err

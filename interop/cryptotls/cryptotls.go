@@ -12,75 +12,74 @@ import (
 	"example.com/splitseal/record"
 )
 
-// ErrVersion says that the handshake failed because the two sides have no
-// version of TLS in common that [Options] allow. What crypto/tls said is wrapped
-// beside it.
+// ErrVersion says that the handshake failed because the two sides have no version of
+// TLS in common that [Options] allow. The error of crypto/tls is wrapped beside it.
 var ErrVersion = errors.New("cryptotls: no common TLS version that is allowed")
 
 // Options says how connections are taken over. The zero value and nil are ready
 // for use. Options must not be changed while they are in use.
 type Options struct {
 	// AllowTLS12 leaves connections with peers that do not speak TLS 1.3 to
-	// crypto/tls, as far as the config allows older versions: Client, Server,
-	// Accept and Dial then return a [*tls.Conn]. What its NetConn returns is not the
-	// connection that was passed, but has a NetConn that does, and a SyscallConn
-	// that is that connection's, or fails with [errors.ErrUnsupported]. Without
-	// AllowTLS12 such peers are refused during the handshake.
+	// crypto/tls, as far as the config allows older versions: Client, Server, Accept
+	// and Dial then return a [*tls.Conn]. Its NetConn does not return the connection
+	// that was passed, but one whose NetConn returns that, and whose SyscallConn is
+	// that connection's, or fails with [errors.ErrUnsupported]. Without AllowTLS12
+	// such peers are refused during the handshake.
 	AllowTLS12 bool
 
-	// KeepHTTP2 keeps "h2" in the NextProtos of a [Listener]'s config, for
-	// servers that look at NegotiatedProtocol themselves. net/http's Server does
-	// so only for a [*tls.Conn]. With nothing else changed it answers HTTP/2 with
-	// HTTP/1.1: requests fail, in Go's client because a frame "looked like an
-	// HTTP/1.1 header". ExampleOptions_keepHTTP2 makes it speak HTTP/2, and gives
-	// clients ten seconds to begin, which net/http does for a *tls.Conn only.
+	// KeepHTTP2 keeps "h2" in the NextProtos of a [Listener]'s config, for servers
+	// that look at NegotiatedProtocol themselves. net/http's Server does so only for
+	// a [*tls.Conn]. If nothing else is changed it answers HTTP/2 with HTTP/1.1:
+	// requests fail, in Go's client because a frame "looked like an HTTP/1.1 header".
+	// ExampleOptions_keepHTTP2 makes it speak HTTP/2, and gives clients ten seconds
+	// to begin, as net/http does only for a *tls.Conn.
 	KeepHTTP2 bool
 
-	// HandshakeTimeout is how long a [Listener] lets a handshake take. Zero is
+	// HandshakeTimeout is how long a [Listener] lets a handshake take. Zero means
 	// [DefaultHandshakeTimeout].
 	HandshakeTimeout time.Duration
 
-	// MaxHandshakes is how many connections a [Listener] has in their handshake,
-	// or waiting for Accept after it, at the same time. Zero is
+	// MaxHandshakes is how many connections of a [Listener] may be in their
+	// handshake, or waiting for Accept after it, at the same time. Zero means
 	// [DefaultMaxHandshakes], which says what each of them can cost.
 	MaxHandshakes int
 
-	// HandshakeError is told of each connection whose handshake failed on a
-	// [Listener], before the listener closes it; if the time limit has ended the
-	// handshake, it is closed already. It runs in the goroutine of that handshake, so
-	// several calls may run at once. A peer that does not speak TLS at all, which is a
-	// [tls.RecordHeaderError] whose Conn is not nil, may be answered over conn; one
-	// without Conn is about a later record, and its alert was the last that may be
-	// sent. An err that wraps a [*PanicError] is a panic in a function of the config
-	// or of these Options; without HandshakeError such a panic is not recovered, and
-	// ends the program.
+	// HandshakeError is called for each connection of a [Listener] whose handshake
+	// failed, before the listener closes the connection; if the time limit has ended
+	// the handshake, the connection is closed already. It runs in the goroutine of
+	// that handshake, so several calls may run at once. A peer that does not speak
+	// TLS at all, shown by a [tls.RecordHeaderError] whose Conn is not nil, may be
+	// answered over conn; one whose Conn is nil is about a later record, after whose
+	// alert nothing may be sent. An err that wraps a [*PanicError] reports a panic in
+	// a function of the config or of these Options; without HandshakeError such a
+	// panic is not recovered, and ends the program.
 	//
-	// Nobody else is told. net/http's Server logs and answers failed handshakes of
-	// crypto/tls, because it does them; of these it sees nothing.
+	// Nothing else is told. net/http's Server logs and answers failed handshakes of
+	// crypto/tls, because it does them itself; it does not see these.
 	// ExampleOptions_handshakeError logs and answers as it would.
 	HandshakeError func(conn net.Conn, err error)
 
 	// NewSessionTicket is given each NewSessionTicket message of the server, its
-	// header of four bytes included, that crypto/tls was not given or did not
-	// take: those behind the first application data or KeyUpdate, and all if the
-	// config has no ClientSessionCache. There is no way for crypto/tls to resume
-	// with them. It runs inside a Read; the message is only valid during the call.
+	// header of four bytes included, that crypto/tls was not given or did not take:
+	// those after the first application data or KeyUpdate, and all of them if the
+	// config has no ClientSessionCache. crypto/tls cannot resume with them. It runs
+	// inside a Read; the message is valid only during the call.
 	NewSessionTicket func(message []byte)
 
 	// Sealer is the configuration of the write state: padding and limits. All
-	// connections call its Padding, also concurrently. What [record.NewSealer]
-	// panics for, all that take Options panic for, before they do anything else.
+	// connections call its Padding, possibly concurrently. Every function that takes
+	// Options panics where [record.NewSealer] would, before it does anything else.
 	Sealer record.SealerConfig
 
 	// Record, if not nil, is given the configuration of each connection before
 	// [record.NewConn] is, to set what this package leaves alone. Role, Sealer,
-	// Opener and Unread must stay as they are, and a HandleMessage that is set
-	// must be called by one that replaces it.
+	// Opener and Unread must stay as they are, and if HandleMessage is set, a
+	// function that replaces it must call it.
 	Record func(config *record.ConnConfig)
 }
 
-// Conn is a connection whose handshake crypto/tls has done. All its methods but
-// these are those of [record.Conn].
+// Conn is a connection whose handshake crypto/tls has done. All its methods except
+// ConnectionState and NetConn are those of [record.Conn].
 type Conn struct {
 	*record.Conn
 	transport net.Conn
@@ -91,25 +90,24 @@ type Conn struct {
 // Request.TLS. It may be called concurrently with all other methods.
 func (c *Conn) ConnectionState() tls.ConnectionState { return c.state }
 
-// NetConn returns the connection that was given to [Client] or [Server]. To
-// read, write or close it breaks the TLS connection.
+// NetConn returns the connection that was given to [Client] or [Server]. Reading,
+// writing or closing it breaks the TLS connection.
 func (c *Conn) NetConn() net.Conn { return c.transport }
 
 // Client does a client's handshake over conn and takes the connection over. The
 // result is a [*Conn], or a [*tls.Conn] as [Options] say. o may be nil.
 //
-// If ctx ends before the handshake does, so does the handshake, with ctx's
-// error; afterwards ctx has no influence. conn belongs to the result; if there
-// is none, it has been closed, also by a panic in a function of the config or
-// of Options.
+// If ctx ends before the handshake does, so does the handshake, with ctx's error;
+// afterwards ctx has no influence. conn belongs to the result; if there is none, conn
+// has been closed, even if a function of the config or of Options has panicked.
 //
-// Errors are those of [tls.Conn.HandshakeContext], besides [ErrVersion] and
-// [ErrHandover]. It panics as [record.NewSealer] does for [Options.Sealer].
+// Errors are those of [tls.Conn.HandshakeContext], [ErrVersion] and [ErrHandover]. It
+// panics as [record.NewSealer] does for [Options.Sealer].
 //
-// A session is stored in the config's ClientSessionCache when its ticket is
-// read, which happens in a Read of the connection before there is application
-// data. A connection that is never read stores none. Until then the connection
-// keeps crypto/tls's state in memory.
+// A session is stored in the config's ClientSessionCache when its ticket is read,
+// which happens in a Read of the connection before there is application data; a
+// connection that is never read stores none. Until there is application data the
+// connection keeps crypto/tls's state in memory.
 func Client(ctx context.Context, conn net.Conn, config *tls.Config, o *Options) (c net.Conn, err error) {
 	o = o.checked()
 	t := newTransport(conn, true)
@@ -138,7 +136,8 @@ func Server(ctx context.Context, conn net.Conn, config *tls.Config, o *Options) 
 }
 
 // checked returns o, or zero Options for nil. It panics if no connection could be
-// made with them: found after the handshake, each peer would find it anew.
+// made with them; after the handshake it would be too late, and happen for each peer
+// anew.
 func (o *Options) checked() *Options {
 	if o == nil {
 		return new(Options)
@@ -157,8 +156,8 @@ func (o *Options) server(ctx context.Context, t *transport, config *tls.Config, 
 // does not close the connection on an error.
 func (o *Options) handshake(ctx context.Context, t *transport, tc *tls.Conn, config *tls.Config, client bool) (net.Conn, error) {
 	defer t.wipe()
-	// A server's crypto/tls says so to the client, if GetConfigForClient has no other
-	// config for it.
+	// On a server crypto/tls tells the client so, unless GetConfigForClient has
+	// another config for it.
 	if client && !o.AllowTLS12 && config.MaxVersion != 0 && config.MaxVersion < tls.VersionTLS13 {
 		return nil, fmt.Errorf("%w: MaxVersion excludes TLS 1.3", ErrVersion)
 	}
@@ -181,7 +180,7 @@ func (o *Options) handshake(ctx context.Context, t *transport, tc *tls.Conn, con
 }
 
 // takeOver makes the connection that follows tc. If there is none, or the user's
-// Record panics, the peer is told, and no keys are left.
+// Record panics, it tells the peer and leaves no keys.
 func (o *Options) takeOver(t *transport, tc *tls.Conn, config *tls.Config, state tls.ConnectionState, client bool) (_ net.Conn, err error) {
 	phase, storesTickets := phaseOver, client && config.ClientSessionCache != nil && !config.SessionTicketsDisabled
 	if storesTickets {

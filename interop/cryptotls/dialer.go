@@ -6,24 +6,24 @@ import (
 	"net"
 )
 
-// Dialer connects to a server and does the handshake as [Client] does. It is
-// what [tls.Dialer] is for crypto/tls. The zero value is ready for use.
+// Dialer connects to a server and does the handshake as [Client] does. It is the
+// counterpart of [tls.Dialer]. The zero value is ready for use.
 //
-// Its methods may be called concurrently; its fields must not be changed then.
+// Its methods may be called concurrently; its fields must not be changed meanwhile.
 type Dialer struct {
 	// NetDialer makes the connection. Its Timeout and Deadline hold for the
-	// connection and the handshake together. Nil is a zero [net.Dialer].
+	// connection and the handshake together. Nil means a zero [net.Dialer].
 	NetDialer *net.Dialer
 
-	// Config is what [Client] takes. If it names no server, the host of the
-	// address is its ServerName. Nil is a zero [tls.Config].
+	// Config is what [Client] takes. If it names no server, the host of the address
+	// is its ServerName. Nil means a zero [tls.Config].
 	//
 	// Its NextProtos are offered as they are, so they may only name protocols that
 	// are spoken over the result. net/http's Transport speaks HTTP/1.1 over it,
-	// whatever was negotiated, and leaves Response.TLS nil: do not offer "h2" for
-	// it, or requests fail, for instance with "malformed HTTP response". Dial does
-	// not refuse "h2", because others speak it: golang.org/x/net/http2, and the
-	// Transport itself if UnencryptedHTTP2 is all that its Protocols have.
+	// whatever was negotiated, and leaves Response.TLS nil: do not offer "h2" for it,
+	// or requests fail, for instance with "malformed HTTP response". Dial does not
+	// refuse "h2", because others can speak it: golang.org/x/net/http2, and the
+	// Transport itself if its Protocols have UnencryptedHTTP2 only.
 	Config *tls.Config
 
 	// Options are what [Client] takes.
@@ -42,8 +42,8 @@ func (d *Dialer) Dial(network, addr string) (net.Conn, error) {
 // It fits the DialTLSContext of net/http's Transport, which then ignores its
 // TLSHandshakeTimeout: set NetDialer's Timeout. A response that ends with its
 // connection, without close_notify, ends with [io.ErrUnexpectedEOF], unless
-// [Options.Record] sets AcceptTruncation; crypto/tls takes the end of the transport for
-// that of the response.
+// [Options.Record] sets AcceptTruncation; crypto/tls takes the end of the transport
+// for the end of the response.
 func (d *Dialer) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
 	o := d.Options.checked()
 	netDialer := d.NetDialer

@@ -19,19 +19,20 @@ type http2Listener struct{ net.Listener }
 func (l http2Listener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if c, ok := c.(*cryptotls.Conn); ok && c.ConnectionState().NegotiatedProtocol == "h2" {
-		// Without a deadline, or a ReadHeaderTimeout, net/http waits for ever for what
-		// HTTP/2 begins with. When it has come, net/http sets deadlines of its own.
+		// Without a deadline, or a ReadHeaderTimeout, net/http waits for ever for
+		// what HTTP/2 begins with. Once that has come, net/http sets deadlines of its
+		// own.
 		c.SetReadDeadline(time.Now().Add(prefaceTimeout))
 		return http2Conn{c, c.ConnectionState()}, nil
 	}
 	return c, err
 }
 
-// prefaceTimeout is what net/http has for a *tls.Conn.
+// prefaceTimeout is what net/http allows for a *tls.Conn.
 const prefaceTimeout = 10 * time.Second
 
-// An http2Conn has no method ConnectionState. With one, net/http speaks
-// HTTP/1.1 over everything but a *tls.Conn.
+// An http2Conn has no method ConnectionState. If it had one, net/http would speak
+// HTTP/1.1 over it, because it is not a *tls.Conn.
 type http2Conn struct {
 	net.Conn
 	state tls.ConnectionState
@@ -50,7 +51,7 @@ func serveHTTP2(server *http.Server, ln net.Listener, config *tls.Config) error 
 	server.Protocols.SetHTTP1(true)
 	server.Protocols.SetUnencryptedHTTP2(true)
 
-	// So it leaves Request.TLS nil; it comes with the context instead.
+	// So it leaves Request.TLS nil; the state comes with the context instead.
 	server.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		if c, ok := c.(http2Conn); ok {
 			ctx = context.WithValue(ctx, stateKey{}, &c.state)
@@ -67,9 +68,9 @@ func serveHTTP2(server *http.Server, ln net.Listener, config *tls.Config) error 
 	return server.Serve(http2Listener{ln})
 }
 
-// A net/http server that speaks HTTP/2 over a Listener. net/http does that by
-// itself for a *tls.Conn only, but also for connections that it takes to be
-// unencrypted, if Server.Protocols allows it.
+// A net/http server that speaks HTTP/2 over a Listener. Over TLS, net/http does that
+// by itself only for a *tls.Conn, but it also does it for connections that it takes
+// to be unencrypted, if Server.Protocols allows that.
 func ExampleOptions_keepHTTP2() {
 	cert, pool := certificate()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

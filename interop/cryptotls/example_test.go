@@ -47,7 +47,7 @@ func certificate() (tls.Certificate, *x509.CertPool) {
 }
 
 // A net/http server and client. Each differs in one line from one that uses
-// crypto/tls all the way.
+// crypto/tls throughout.
 func Example() {
 	cert, pool := certificate()
 
@@ -132,7 +132,7 @@ func ExampleServer() {
 }
 
 // Failed handshakes go to the log of the http.Server, and HTTP without TLS is
-// answered, as net/http does both for crypto/tls.
+// answered, both as net/http does for crypto/tls.
 func ExampleOptions_handshakeError() {
 	cert, _ := certificate()
 	logger := log.New(os.Stdout, "", 0)

@@ -12,9 +12,9 @@ import (
 	"example.com/splitseal/interop/cryptotls"
 )
 
-// A server may send tickets at any time. crypto/tls takes those that come before the
-// first application data, and no others; these can be counted, or kept by a client
-// that has a handshake of its own as well.
+// A server may send tickets at any time. crypto/tls takes only those that come before
+// the first application data; the others can be counted, or kept by a client that
+// also has a handshake of its own.
 func ExampleOptions_newSessionTicket() {
 	cert, pool := certificate()
 	clientSide, serverSide := net.Pipe()

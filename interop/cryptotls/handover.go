@@ -13,13 +13,13 @@ import (
 )
 
 // ErrHandover says that the connection was set up but could not be taken over:
-// what crypto/tls did is not what this package knows of it. The connection is
-// closed. A cause is wrapped beside it.
+// crypto/tls did not do what this package expects of it. The connection is closed. A
+// cause is wrapped beside it.
 //
-// The peer, whose handshake is over, is told by an alert, internal_error unless
-// [record.AlertOf] knows another one of the cause. It is told nothing if it has
-// sent an alert itself, if the records that crypto/tls sent are not known, and with
-// them the sequence number of the next one, or if it takes nothing for a second.
+// The peer, whose handshake is over, is told by an alert: internal_error, unless
+// [record.AlertOf] names another for the cause. It is told nothing if it has sent an
+// alert itself, if the records that crypto/tls sent, and so the sequence number of
+// the next one, are not known, or if it takes nothing for a second.
 var ErrHandover = errors.New("cryptotls: connection cannot be taken over from crypto/tls")
 
 var (
@@ -39,14 +39,14 @@ type sealedRecord struct {
 	content []byte
 }
 
-// stream opens the records of one direction of a handshake, from its first byte
-// on, as they pass: first those without keys, then those under the handshake
-// traffic secret, and behind the Finished message those under the application
-// traffic secret, which it keeps. Each record must open, at the sequence number
-// that its place gives it, so the length of sealed is the sequence number of the
-// next record, whatever this version of crypto/tls does.
+// stream opens the records of one direction of a handshake, from its first byte on,
+// as they pass: first those without keys, then those under the handshake traffic
+// secret, and after the Finished message those under the application traffic secret,
+// which it keeps. Each record must open, at the sequence number that its place gives
+// it, so the length of sealed is the sequence number of the next record, whatever
+// this version of crypto/tls does.
 //
-// Of other records it keeps nothing, and the one that is partly through.
+// Of other records it keeps only the one that is partly through.
 type stream struct {
 	t       *transport
 	secrets direction
@@ -57,7 +57,7 @@ type stream struct {
 	messages messages
 	finished bool
 	sealed   []sealedRecord
-	alert    record.Alert // that came without keys, and ended the stream
+	alert    record.Alert // the one that came without keys, and ended the stream
 	err      error        // why the stream cannot be followed
 }
 
@@ -143,7 +143,7 @@ func (s *stream) handshake(content []byte) error {
 			return errSessionID
 		}
 		if typ == typeServerHello && s.secrets == fromServer {
-			// The second one, behind a HelloRetryRequest, names the same.
+			// The second one, after a HelloRetryRequest, names the same.
 			s.t.suite = aead.SuiteByID(s.messages.cipherSuite())
 		}
 	}
@@ -200,7 +200,7 @@ type messages struct {
 }
 
 // take takes what belongs to one message from content, and reports whether that
-// ends there.
+// message ends in it.
 func (m *messages) take(content []byte) (rest []byte, ends bool) {
 	size := messageHeaderSize
 	for {
@@ -244,12 +244,11 @@ func (m *messages) longSessionID() bool {
 	return m.size > sessionIDAt && m.start[sessionIDAt] > maxSessionIDSize
 }
 
-// newSealer returns the write state of a side that has sent the given records
-// under secret. It seals them again and compares: whoever has reproduced every
-// record bit by bit has the key, the IV and the sequence number of crypto/tls.
-// Each per-record nonce is used for the same inner plaintext and the same
-// additional data as before, which tells nobody anything; a copy that differs
-// is not sent and the secret is given up.
+// newSealer returns the write state of a side that has sent the given records under
+// secret. It seals them again and compares: if every record is reproduced bit by bit,
+// the key, the IV and the sequence number are those of crypto/tls. Each per-record
+// nonce is used for the same inner plaintext and the same additional data as before,
+// which reveals nothing; a copy that differs is not sent, and the secret is given up.
 //
 // cfg says nothing about records that crypto/tls has sealed, so they are sealed
 // without it: their size may be above its limit, and they have no padding.
@@ -273,7 +272,7 @@ func newSealer(cfg record.SealerConfig, suite *aead.Suite, secret []byte, sent [
 		}
 	}
 	if reflect.ValueOf(cfg).IsZero() {
-		return s, nil // to export and import it would derive the keys again
+		return s, nil // exporting and importing it would derive the keys again
 	}
 	state, err := s.Export()
 	if err != nil {
@@ -301,9 +300,9 @@ func (t *transport) handOver(cfg record.SealerConfig, cipherSuite uint16) (*reco
 	return sealer, opener, nil
 }
 
-// sendAlert tells the peer that err has ended the connection, if it is to be told,
-// and wipes s. If the connection has not taken the alert after a second it is
-// closed, as it will be anyway.
+// sendAlert tells the peer that err has ended the connection, unless the peer is not
+// to be told, and wipes s. If the connection has not taken the alert after a second
+// it is closed, as it will be anyway.
 //
 // "Whenever an implementation encounters a fatal error condition, it SHOULD send an
 // appropriate fatal alert and MUST close the connection without sending or receiving
@@ -348,8 +347,8 @@ func (t *transport) opener() (*record.Opener, error) {
 	if err != nil {
 		return nil, err
 	}
-	// crypto/tls stops reading where the handshake ends. Had it taken a record
-	// more, its content would be lost.
+	// crypto/tls stops reading where the handshake ends. Had it taken one more
+	// record, the content of that would be lost.
 	if len(received) > 0 {
 		return nil, errors.New("crypto/tls read records behind the handshake")
 	}
@@ -377,7 +376,7 @@ const (
 	maxSessionIDSize  = 32
 
 	// sessionIDAt is where the length of the session id is in a ClientHello and a
-	// ServerHello, behind legacy_version and random.
+	// ServerHello, after legacy_version and random.
 	sessionIDAt = messageHeaderSize + 2 + randomSize
 
 	// startSize is how far into a ServerHello its cipher suite reaches.

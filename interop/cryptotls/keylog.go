@@ -64,8 +64,8 @@ func (k *keyLog) get(kind secretKind) []byte {
 // is not reached.
 func (k *keyLog) wipe() { *k = keyLog{} }
 
-// line takes one line without its newline. Lines with other labels are none of
-// our business: TLS 1.2's CLIENT_RANDOM, and what later versions may add.
+// line takes one line without its newline. Lines with other labels are ignored: TLS
+// 1.2's CLIENT_RANDOM, and what later versions may add.
 func (k *keyLog) line(line []byte) error {
 	label, rest, ok := bytes.Cut(line, []byte(" "))
 	if !ok {
@@ -106,10 +106,10 @@ func (k *keyLog) line(line []byte) error {
 // keyLogWriter is the KeyLogWriter of one connection's config. Each line goes
 // to the connection's keyLog and, unchanged, to the writer that the user set.
 //
-// Lines need no sorting by client random, as they would behind a writer that
-// connections share: that would mean reading the ClientHello off the wire, and
-// with Encrypted Client Hello the random there is not the one in the log. All
-// lines of a connection must still carry one random, and line checks it.
+// Lines need no sorting by client random, as they would if connections shared a
+// writer: that would mean reading the ClientHello off the wire, and with Encrypted
+// Client Hello the random there is not the one in the log. All lines of a connection
+// must still carry one random, and line checks it.
 type keyLogWriter struct {
 	log  *keyLog
 	next io.Writer // or nil

@@ -15,21 +15,20 @@ const (
 	// DefaultHandshakeTimeout is how long a [Listener] lets a handshake take.
 	DefaultHandshakeTimeout = 10 * time.Second
 
-	// DefaultMaxHandshakes is how many connections a [Listener] has in their
-	// handshake at the same time. A connection that waits for its peer costs
-	// about 20 kB. A peer that never ends a message can make that 150 kB, and 420 kB
-	// with a Certificate message, asked for or not: crypto/tls joins messages of up
-	// to 64 KiB, and those of up to 256 KiB, in a buffer that grows. This package
-	// adds some 10 kB.
+	// DefaultMaxHandshakes is how many connections of a [Listener] may be in their
+	// handshake at the same time. A connection that waits for its peer costs about 20
+	// kB. A peer that never ends a message can make that 150 kB, or 420 kB with a
+	// Certificate message, asked for or not: crypto/tls joins messages of up to 64
+	// KiB, Certificate messages of up to 256 KiB, in a buffer that grows. This
+	// package adds some 10 kB.
 	DefaultMaxHandshakes = 4096
 )
 
-// Listener is a [net.Listener] of connections whose handshake is done. Each
-// handshake has its own goroutine and a time limit, so that no peer makes
-// another one wait.
+// Listener is a [net.Listener] of connections whose handshake is done. Each handshake
+// has its own goroutine and a time limit, so that no peer makes another wait.
 //
-// Accept starts it: no connection is accepted before the first call. Handshakes
-// go on between calls, as far as [Options.MaxHandshakes] allows.
+// The first call of Accept starts it: no connection is accepted before that.
+// Handshakes go on between calls, as far as [Options.MaxHandshakes] allows.
 //
 // All methods may be called concurrently.
 type Listener struct {
@@ -50,9 +49,9 @@ type result struct {
 	err  error
 }
 
-// PanicError is a panic in a function of the config, such as GetCertificate, or in
-// Options.Record, that [Options.HandshakeError] is told of. The peer of the former
-// sees the connection end without an alert, as under crypto/tls.
+// PanicError tells [Options.HandshakeError] of a panic in a function of the config,
+// such as GetCertificate, or in Options.Record. After the former, the peer sees the
+// connection end without an alert, as under crypto/tls.
 type PanicError struct {
 	Value any    // what was given to panic
 	Stack []byte // of the goroutine
@@ -64,31 +63,31 @@ func (e *PanicError) Error() string { return fmt.Sprintf("cryptotls: panic in ha
 // connection that inner accepts, as [Server] does. Accept returns a [*Conn], or a
 // [*tls.Conn] as [Options] say. o may be nil.
 //
-// net/http serves HTTP/1.1 over it with no other change. What differs from a
-// listener of [tls.NewListener]:
+// net/http serves HTTP/1.1 over it with no other change. It differs from a listener
+// of [tls.NewListener] in this:
 //
 //   - "h2" is removed from the NextProtos of config, and of what its
-//     GetConfigForClient returns, because net/http by itself speaks HTTP/2 over a
-//     [*tls.Conn] only. ExampleOptions_keepHTTP2 has both, by [Options.KeepHTTP2].
+//     GetConfigForClient returns, because net/http by itself speaks HTTP/2 only
+//     over a [*tls.Conn]. ExampleOptions_keepHTTP2 serves both, by [Options.KeepHTTP2].
 //   - Clients without TLS 1.3 are refused, unless [Options.AllowTLS12] is set.
 //   - Handshakes are over before Accept, so the http.Server neither writes their
 //     failures to its ErrorLog nor recovers a panic in a function of config. Both
 //     go to [Options.HandshakeError]; without it, failures are dropped and a panic
 //     ends the program.
-//   - HTTP without TLS is not answered with status 400, the connection is closed.
+//   - HTTP without TLS is not answered with status 400; the connection is closed.
 //     HandshakeError may answer.
-//   - A handshake has [Options.HandshakeTimeout], whatever the timeouts of the
-//     http.Server, whose ConnContext and ConnState see a connection when its handshake
-//     is over. At most [Options.MaxHandshakes] run at a time: peers that stay silent
-//     keep others waiting when they are so many.
-//   - A connection that ends without close_notify is [io.ErrUnexpectedEOF] behind a
-//     whole record, too. net/http answers it with status 400 where it waits for the
-//     first request. AcceptTruncation makes it io.EOF, as crypto/tls has it, if
-//     [Options.Record] sets it.
+//   - A handshake is limited by [Options.HandshakeTimeout], whatever the timeouts of
+//     the http.Server, whose ConnContext and ConnState see a connection only once its
+//     handshake is over. At most [Options.MaxHandshakes] run at a time: that many
+//     silent peers keep others waiting.
+//   - A connection that ends without close_notify is [io.ErrUnexpectedEOF], after a
+//     whole record too. net/http answers that with status 400 if it is waiting for the
+//     first request. It is io.EOF, as with crypto/tls, if [Options.Record] sets
+//     AcceptTruncation.
 //   - A handler that copies to its ResponseWriter uses ReadFrom, as over plain TCP:
-//     net/http does not notice then if that is more than the Content-Length it has set.
-//   - What is written of a response of more than 16 KiB holds 72 KiB while the client
-//     does not take it, four times what crypto/tls holds. WriteTimeout bounds how long.
+//     net/http then does not notice if that exceeds the Content-Length it has set.
+//   - Writing a response of more than 16 KiB holds 72 KiB while the client does not
+//     take it, four times what crypto/tls holds. WriteTimeout limits how long.
 //
 // It panics if config is nil, and as [record.NewSealer] does for [Options.Sealer].
 func NewListener(inner net.Listener, config *tls.Config, o *Options) *Listener {

@@ -82,12 +82,12 @@ func checkTicket(msg []byte) error {
 // ticketCache lets crypto/tls read the server's first session tickets, which is
 // the only way for it to store them in the config's ClientSessionCache.
 //
-// It is the transport that the connection reads from. As long as nothing but
-// tickets has come it keeps a copy of the records; when package record has opened
-// one that ends a ticket, the copy is fed to the [tls.Conn] that did the
-// handshake, which opens it with its own keys, at its own sequence number. The
-// [tls.Conn] cannot see, send or close anything else. With the first record that
-// brings something else this is over, and the [tls.Conn] is dropped.
+// It is the transport that the connection reads from. As long as only tickets have
+// come, it keeps a copy of the records; when package record has opened one that ends
+// a ticket, the copy is fed to the [tls.Conn] that did the handshake, which opens it
+// with its own keys, at its own sequence number. The [tls.Conn] cannot see, send or
+// close anything else. With the first record that brings something else this is over,
+// and the [tls.Conn] is dropped.
 //
 // All of it happens inside the connection's Read.
 type ticketCache struct {
@@ -132,13 +132,13 @@ func (c *ticketCache) Read(p []byte) (int, error) {
 }
 
 // store feeds crypto/tls the records up to the one that was opened last, which ends
-// msg. It reports whether crypto/tls took msg. What else stands in that record is
-// fed too, and crypto/tls may take a part of it.
+// msg. It reports whether crypto/tls took msg. Whatever else is in that record is fed
+// too, and crypto/tls may take part of it.
 func (c *ticketCache) store(msg []byte) bool {
 	c.feed()
 	if binary.BigEndian.Uint32(msg[messageHeaderSize:]) == 0 {
 		// "The value of zero indicates that the ticket should be discarded
-		// immediately." (RFC 9846, Section 4.7.1). crypto/tls takes it so.
+		// immediately." (RFC 9846, Section 4.7.1). crypto/tls does that.
 		return c.tls != nil
 	}
 	if c.t.stored == 0 {
@@ -167,7 +167,8 @@ func (c *ticketCache) feed() {
 	var data [512]byte
 	for {
 		// Application data may have come before this ticket in one read of the
-		// transport. crypto/tls is given it too and it is dropped here.
+		// transport. crypto/tls is given that too, and what it returns is dropped
+		// here.
 		_, err := c.tls.Read(data[:])
 		clear(data[:])
 		if errors.Is(err, drained{}) && len(c.t.feed) == 0 {
@@ -207,6 +208,6 @@ func (c *ticketCache) stop() {
 // extEarlyData is from RFC 9846, Section 4.3.
 const extEarlyData = 42
 
-// maxTicketsSize bounds the copy: a peer that has sent more than four large
-// records at once has sent something else than tickets.
+// maxTicketsSize bounds the copy: a peer that has sent more than four large records
+// at once has sent something other than tickets.
 const maxTicketsSize = 4 * record.MaxRecordSize

@@ -15,11 +15,11 @@ import (
 
 // transport is what crypto/tls holds in place of the connection.
 //
-// While the handshake runs it hands crypto/tls at most the rest of the record
-// that is being read, however much crypto/tls asks for: crypto/tls reads ahead
-// as far as its buffer has room, and what it had read of the application's
-// records would be out of reach. What goes both ways is opened as it passes, which
-// is how the sequence numbers are known; see [stream].
+// While the handshake runs it hands crypto/tls at most the rest of the record that is
+// being read, however much crypto/tls asks for: crypto/tls reads ahead as far as its
+// buffer has room, and any of the application's records that it had read would be out
+// of reach. What goes both ways is opened as it passes, which is how the sequence
+// numbers are known; see [stream].
 //
 // Afterwards it either passes everything on, for a TLS 1.2 peer, or nothing: no
 // byte, no deadline and no Close gets through to the connection any more.
@@ -37,7 +37,7 @@ type transport struct {
 	sent, received *stream     // while the handshake runs
 	suite          *aead.Suite // once the ServerHello has passed
 	feed           []byte      // phaseTickets: what is there to read
-	stored         int         // sessions that crypto/tls has stored, less those that are accounted for
+	stored         int         // sessions that crypto/tls has stored and store has not accounted for
 }
 
 // The phases of a transport.
@@ -54,9 +54,9 @@ var (
 	errInvalidWrite = errors.New("cryptotls: impossible count from Write")
 )
 
-// drained is what crypto/tls reads when all that was fed to it is used up. That
-// it is temporary and a timeout leaves crypto/tls's read side as it is, so that
-// it can be fed again.
+// drained is the error that crypto/tls reads when all that was fed to it is used up.
+// Because it is temporary and a timeout, it leaves crypto/tls's read side as it is,
+// to be fed again.
 type drained struct{}
 
 func (drained) Error() string   { return "cryptotls: no ticket to read" }
@@ -138,14 +138,14 @@ func (t *transport) fill(size int) error {
 		n, err := t.read(t.buf[t.w:])
 		t.w += n
 		if err != nil && t.w < size {
-			return err // io.EOF too: crypto/tls knows what it misses
+			return err // io.EOF too: crypto/tls knows what is missing
 		}
 	}
 	return nil
 }
 
 // read reads from the connection until it returns bytes or an error. crypto/tls
-// panics if a count cannot be, and has no end of reads that return nothing.
+// panics if a count is impossible, and puts no limit on reads that return nothing.
 func (t *transport) read(p []byte) (int, error) {
 	if t.failed != nil {
 		return 0, t.failed
@@ -175,14 +175,15 @@ func (t *transport) Write(p []byte) (int, error) {
 	case n < 0 || n > len(p):
 		return 0, errInvalidWrite
 	case n < len(p) && err == nil:
-		return n, io.ErrShortWrite // crypto/tls looks at no count
+		return n, io.ErrShortWrite // crypto/tls does not look at the count
 	}
 	return n, err
 }
 
-// Close implements net.Conn. crypto/tls calls it from another goroutine when
-// the context of the handshake ends, and whoever runs the handshake closes it then
-// too: "The behavior of Close after the first call is undefined." ([io.Closer])
+// Close implements net.Conn. crypto/tls calls it from another goroutine when the
+// context of the handshake ends, and the goroutine that runs the handshake then
+// closes it too: "The behavior of Close after the first call is undefined."
+// ([io.Closer])
 func (t *transport) Close() error {
 	if t.over() {
 		return errHandedOver
@@ -190,16 +191,16 @@ func (t *transport) Close() error {
 	return t.close()
 }
 
-// closeUnless closes the connection if it does not belong to another one in *c.
-// Deferred, it does so after a panic too.
+// closeUnless closes the connection unless it belongs to one in *c. Deferred, it does
+// so after a panic too.
 func (t *transport) closeUnless(c *net.Conn) {
 	if *c == nil {
 		t.close()
 	}
 }
 
-// NetConn returns the connection, for whoever has it from the NetConn of a
-// [tls.Conn], which [Options.AllowTLS12] speaks of.
+// NetConn returns the connection, for those who get t from the NetConn of a
+// [tls.Conn]; see [Options.AllowTLS12].
 func (t *transport) NetConn() net.Conn { return t.conn }
 
 // SyscallConn implements [syscall.Conn] if the connection does.
