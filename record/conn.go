@@ -302,9 +302,9 @@ func (c *Conn) WriteHandshake(messages []byte) error {
 	return c.write(func() error { return c.out.WriteHandshake(messages) })
 }
 
-// KeyUpdate sends a KeyUpdate message and moves to the next generation of keys. With
-// request true it asks the peer for a KeyUpdate in return, unless an earlier request
-// has not been answered yet. There is no need to call it: keys are updated
+// KeyUpdate sends a KeyUpdate message and moves to the next generation of keys. If
+// request is true it asks the peer for a KeyUpdate in return, unless an earlier
+// request has not been answered yet. There is no need to call it: keys are updated
 // automatically when they must be. Peers end a connection after 16 or 32 KeyUpdates
 // without data between them.
 //
@@ -389,10 +389,11 @@ func (c *Conn) SetReadDeadline(t time.Time) error {
 }
 
 // SetWriteDeadline sets the transport's write deadline. A write that it ends also
-// ends this direction for good. It covers the whole of a call, ReadFrom's too; to
-// limit instead how long a call may make no progress, give NewConn a transport that
-// sets its deadline in each Write. (A wrapped socket is read as other transports are;
-// see [Reader].) When the connection is dead, SetWriteDeadline does nothing.
+// ends this direction for good. The deadline covers the whole of a call, ReadFrom's
+// too; to limit instead how long a call may make no progress, give NewConn a
+// transport that sets its deadline in each Write. (A wrapped socket is read as other
+// transports are; see [Reader].) When the connection is dead, SetWriteDeadline does
+// nothing.
 func (c *Conn) SetWriteDeadline(t time.Time) error {
 	c.deadlineLock.Lock()
 	defer c.deadlineLock.Unlock()

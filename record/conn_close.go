@@ -275,8 +275,8 @@ func (c *Conn) sendFailure(f *failure) {
 // Tuned here.
 const (
 	// writeGrace is how long Close waits for a write that is under way. Most take
-	// microseconds. One that is stalled must not keep a server that closes thousands of
-	// connections one after the other.
+	// microseconds. One that is stalled must not hold up a server that closes
+	// thousands of connections one after the other.
 	writeGrace = time.Millisecond
 
 	// closeTimeout is how long Close waits to send close_notify, and alertTimeout how

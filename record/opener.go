@@ -11,8 +11,8 @@ import (
 // OpenerConfig holds what an [Opener] keeps for its whole life. The zero value
 // is ready for use.
 type OpenerConfig struct {
-	// RecordSizeLimit is the most inner plaintext, content, content type and padding
-	// together, that the peer may send in a record under handshake or application
+	// RecordSizeLimit is the most inner plaintext (content, content type and padding
+	// together) that the peer may send in a record under handshake or application
 	// keys: the value that this side advertised, if the peer agreed to it (RFC 8449).
 	// Zero means no limit but the protocol's, to which larger values are clamped. It
 	// can be set later with [Opener.SetRecordSizeLimit].
@@ -119,8 +119,8 @@ func NewOpener(cfg OpenerConfig) *Opener {
 	return o
 }
 
-// SetRecordSizeLimit sets the most inner plaintext, content, content type and padding
-// together, that later records under handshake and application keys may hold. Values
+// SetRecordSizeLimit sets the most inner plaintext (content, content type and padding
+// together) that later records under handshake and application keys may hold. Values
 // above [MaxInnerSize] are clamped to it.
 //
 // It returns [ErrRecordSizeLimit] if limit is below [MinRecordSizeLimit].
@@ -325,7 +325,7 @@ func (o *Opener) Open(in []byte) (rec Record, need int, err error) {
 // then added. A record that is incomplete, dropped or unprotected leaves it as it is.
 //
 // It returns [ErrKeyUpdatePending] if the last record ended with a KeyUpdate and
-// [Opener.KeyUpdate] has not been called, and then nothing has changed; all other
+// [Opener.KeyUpdate] has not been called, and then nothing has changed. All other
 // errors are final; [AlertOf] says what their alert is. A panic in the AEAD leaves
 // zeros in dst and the body, and later calls return [ErrInterrupted]. OpenTo panics,
 // before anything is written, if the part of dst that it would write overlaps in. A

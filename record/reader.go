@@ -52,9 +52,9 @@ type ReaderConfig struct {
 	KeepBuffer bool
 }
 
-// Reader reads application data from a transport, out of records that an [Opener]
-// opens. Content is opened straight into the caller's memory as far as that has room;
-// the rest stays where it was received.
+// Reader reads application data from a transport, in records that an [Opener] opens.
+// Content is opened straight into the caller's memory as far as that has room; the
+// rest stays where it was received.
 //
 // While a Reader waits for the first byte of a record it holds no buffer: it waits
 // with a Read of the five header bytes, or, if the transport is a [net.TCPConn] or a

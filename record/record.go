@@ -107,9 +107,9 @@ func (e Epoch) String() string {
 	return "epoch " + strconv.Itoa(int(e))
 }
 
-// PadToMultiple returns a padding policy that makes the inner plaintext,
-// content, content type and padding together, a multiple of size bytes, as far
-// as the record's limit allows. It panics if size is less than one.
+// PadToMultiple returns a padding policy that makes the inner plaintext (content,
+// content type and padding together) a multiple of size bytes, as far as the record's
+// limit allows. It panics if size is less than one.
 func PadToMultiple(size int) func(contentSize int) int {
 	if size < 1 {
 		panic("record: padding multiple less than one")

@@ -19,8 +19,8 @@ type SealerConfig struct {
 	// Padding must not use the Sealer. If it panics, nothing has changed.
 	Padding func(contentSize int) int
 
-	// RecordSizeLimit is the most inner plaintext, content, content type and padding
-	// together, that the peer accepts in a protected record (RFC 8449). Zero means no
+	// RecordSizeLimit is the most inner plaintext (content, content type and padding
+	// together) that the peer accepts in a protected record (RFC 8449). Zero means no
 	// limit but the protocol's, to which larger values are clamped. The limit is
 	// often learnt during the handshake, so it can also be set later with
 	// [Sealer.SetRecordSizeLimit].
@@ -57,7 +57,7 @@ type SealerConfig struct {
 // would miss a record.
 //
 // A Sealer must not be copied and is not safe for concurrent use: guard everything
-// that seals in one direction, alerts included, with one lock of yours.
+// that seals in one direction, alerts included, with a single lock.
 //
 // See RFC 9846, Sections 5.1 to 5.5 and 7.2.
 type Sealer struct {
@@ -114,8 +114,8 @@ func NewSealer(cfg SealerConfig) *Sealer {
 	return s
 }
 
-// SetRecordSizeLimit sets the most inner plaintext, content, content type and padding
-// together, that later protected records carry. Values above [MaxInnerSize] are
+// SetRecordSizeLimit sets the most inner plaintext (content, content type and padding
+// together) that later protected records carry. Values above [MaxInnerSize] are
 // clamped to it. Unprotected records are not limited.
 //
 // It returns [ErrRecordSizeLimit] if limit is below [MinRecordSizeLimit].
@@ -308,7 +308,7 @@ func (s *Sealer) KeyUpdateRequested() bool { return s.requested }
 // requested one in return. A request is remembered once, however many arrive,
 // until a KeyUpdate is sealed.
 //
-// The caller holds the lock that guards sealing. A read that must not wait for a
+// The caller must hold the lock that guards sealing. A read that must not wait for a
 // write under way leaves a note for the next write instead, as [Writer.PeerKeyUpdate]
 // does.
 //
@@ -421,8 +421,8 @@ func singlePiece(pieces [][]byte) (single []byte, ok bool) {
 // SealKeyUpdate appends one record holding a KeyUpdate message to dst, sealed under
 // the present keys, and moves to the next generation of keys, at sequence number
 // zero. Either both happen or neither does. request asks the peer for a KeyUpdate in
-// return. With request false or true, the message answers a KeyUpdate that the peer
-// has requested.
+// return. Whether request is true or false, the message answers a request of the
+// peer.
 //
 // It returns [ErrEpoch] under any but application keys, [ErrHandshakePartial]
 // between the fragments of a handshake message, [ErrKeyUpdateOutstanding] if

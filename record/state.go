@@ -27,7 +27,7 @@ import (
 // in JSON.
 //
 // A State must not be copied; if it is, it and its copies can still be used only once
-// between them. All these uses may be called concurrently: one succeeds.
+// between them. These calls may run concurrently: one succeeds.
 type State struct {
 	_      mem.NoCopy
 	fields *stateFields // nil if there never were any; copies share them
@@ -57,12 +57,12 @@ type Secrets struct {
 	Suite         *aead.Suite
 	TrafficSecret []byte           // [sender]_application_traffic_secret_N
 	Keys          aead.TrafficKeys // write key and write IV
-	Seq           uint64           // of the next record; the records under this key so far
+	Seq           uint64           // of the next record; also the number of records under this key so far
 	Generation    uint64           // N
 
 	// SoftLimit and HardLimit are the numbers of records under one key after which a
-	// Sealer refuses content, and refuses everything. Whoever goes on sealing must
-	// observe them.
+	// Sealer refuses content and everything, respectively. Whoever goes on sealing
+	// must observe them.
 	SoftLimit, HardLimit uint64
 
 	// RecordSizeLimit is the most inner plaintext of one record.
@@ -299,11 +299,10 @@ func (st *State) Wipe() {
 	}
 }
 
-// Encode returns st as bytes for [DecodeState] in another process, and empties
-// it. The bytes hold the traffic secret in the clear, and begin with the version
-// of their format: a DecodeState that knows only others returns [ErrState], so
-// that programs of different versions can tell. Encode returns [ErrStateSpent] if
-// st was used.
+// Encode returns st as bytes for [DecodeState] in another process, and empties it.
+// The bytes hold the traffic secret in the clear, and begin with the version of their
+// format: a DecodeState that knows only others returns [ErrState], so that a program
+// of another version can tell. Encode returns [ErrStateSpent] if st was used.
 func (st *State) Encode() ([]byte, error) {
 	f, err := st.take()
 	if err != nil {

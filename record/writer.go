@@ -38,8 +38,9 @@ type WriterConfig struct {
 // A write to the transport that fails, or that takes less than it was given, is
 // final: the records that it was given are neither sealed nor sent again, the Sealer
 // is wiped, and every later call returns the same [TransportError]. The returned
-// count is of content whose records the transport has taken whole. A transport that
-// takes less and returns no error counts as having failed with [io.ErrShortWrite].
+// count covers the content whose records the transport has taken whole. A transport
+// that takes less and returns no error counts as having failed with
+// [io.ErrShortWrite].
 //
 // The KeyUpdates that the protocol demands are sent automatically: before the soft
 // limit of a key, and before application data when the peer has requested one. See
@@ -97,8 +98,8 @@ func (w *Writer) init(transport io.Writer, sealer *Sealer, cfg WriterConfig) {
 // Write sends p in as few records as possible. An empty p sends nothing.
 //
 // It returns how many bytes of p are in records that the transport has taken whole.
-// Its error is one of [Sealer.Seal] that is not final, after which the call can be
-// repeated with the rest of p; a [TransportError] or another final error; or
+// Its error is one of those of [Sealer.Seal] that are not final, after which the call
+// can be repeated with the rest of p; a [TransportError] or another final error; or
 // [ErrClosed] after [Writer.Close] or [Writer.SendAlert].
 //
 // See RFC 9846, Section 5.1.
@@ -409,12 +410,12 @@ func (w *Writer) writeHandshake(messages []byte) error {
 	return err
 }
 
-// KeyUpdate sends a KeyUpdate message and moves to the next generation of keys. With
-// request true it asks the peer for a KeyUpdate in return, unless an earlier request
-// has not been answered yet. If there is an Opener for the other direction, call its
-// [Opener.ExpectKeyUpdate] first.
+// KeyUpdate sends a KeyUpdate message and moves to the next generation of keys. If
+// request is true it asks the peer for a KeyUpdate in return, unless an earlier
+// request has not been answered yet. If there is an Opener for the other direction,
+// call its [Opener.ExpectKeyUpdate] first.
 //
-// It returns the errors of [Sealer.SealKeyUpdate] and [TransportError].
+// Its errors are those of [Sealer.SealKeyUpdate] and a [TransportError].
 //
 // See RFC 9846, Section 4.7.3.
 func (w *Writer) KeyUpdate(request bool) error {
@@ -478,7 +479,7 @@ func (w *Writer) applyPeerUpdate() {
 // later call returns [ErrClosed]. After user_canceled the caller calls Close: "This
 // alert MUST be followed by a "close_notify"." (RFC 9846, Section 6.1)
 //
-// It returns the errors of [Sealer.SealAlert] and [TransportError].
+// Its errors are those of [Sealer.SealAlert] and a [TransportError].
 //
 // See RFC 9846, Section 6.
 func (w *Writer) SendAlert(a Alert) error {

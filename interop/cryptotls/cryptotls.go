@@ -47,15 +47,15 @@ type Options struct {
 	// HandshakeError is called for each connection of a [Listener] whose handshake
 	// failed, before the listener closes the connection; if the time limit has ended
 	// the handshake, the connection is closed already. It runs in the goroutine of
-	// that handshake, so several calls may run at once. A peer that does not speak
-	// TLS at all, shown by a [tls.RecordHeaderError] whose Conn is not nil, may be
-	// answered over conn; one whose Conn is nil is about a later record, after whose
-	// alert nothing may be sent. An err that wraps a [*PanicError] reports a panic in
-	// a function of the config or of these Options; without HandshakeError such a
-	// panic is not recovered, and ends the program.
+	// that handshake, so several calls may run at once. A [tls.RecordHeaderError]
+	// whose Conn is not nil is about a peer that does not speak TLS at all, which may
+	// be answered over conn; one whose Conn is nil is about a later record, after
+	// whose alert nothing may be sent. An err that wraps a [*PanicError] reports a
+	// panic in a function of the config or of these Options; without HandshakeError
+	// such a panic is not recovered, and ends the program.
 	//
-	// Nothing else is told. net/http's Server logs and answers failed handshakes of
-	// crypto/tls, because it does them itself; it does not see these.
+	// Failures are reported nowhere else. net/http's Server logs and answers failed
+	// handshakes of crypto/tls, because it does them itself; it does not see these.
 	// ExampleOptions_handshakeError logs and answers as it would.
 	HandshakeError func(conn net.Conn, err error)
 
@@ -97,7 +97,7 @@ func (c *Conn) NetConn() net.Conn { return c.transport }
 // Client does a client's handshake over conn and takes the connection over. The
 // result is a [*Conn], or a [*tls.Conn] as [Options] say. o may be nil.
 //
-// If ctx ends before the handshake does, so does the handshake, with ctx's error;
+// If ctx ends before the handshake is done, the handshake ends with ctx's error;
 // afterwards ctx has no influence. conn belongs to the result; if there is none, conn
 // has been closed, even if a function of the config or of Options has panicked.
 //

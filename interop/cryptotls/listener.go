@@ -50,7 +50,7 @@ type result struct {
 }
 
 // PanicError tells [Options.HandshakeError] of a panic in a function of the config,
-// such as GetCertificate, or in Options.Record. After the former, the peer sees the
+// such as GetCertificate, or in Options.Record. In the first case the peer sees the
 // connection end without an alert, as under crypto/tls.
 type PanicError struct {
 	Value any    // what was given to panic
@@ -68,7 +68,7 @@ func (e *PanicError) Error() string { return fmt.Sprintf("cryptotls: panic in ha
 //
 //   - "h2" is removed from the NextProtos of config, and of what its
 //     GetConfigForClient returns, because net/http by itself speaks HTTP/2 only
-//     over a [*tls.Conn]. ExampleOptions_keepHTTP2 serves both, by [Options.KeepHTTP2].
+//     over a [*tls.Conn]. ExampleOptions_keepHTTP2 serves both with [Options.KeepHTTP2].
 //   - Clients without TLS 1.3 are refused, unless [Options.AllowTLS12] is set.
 //   - Handshakes are over before Accept, so the http.Server neither writes their
 //     failures to its ErrorLog nor recovers a panic in a function of config. Both
@@ -126,8 +126,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close closes the inner listener. Handshakes that run and connections that no
-// Accept has returned are closed.
+// Close closes the inner listener. Connections in their handshake, and those that no
+// Accept has returned, are closed.
 func (l *Listener) Close() error {
 	err := l.inner.Close()
 	l.cancel(&net.OpError{Op: "accept", Net: l.Addr().Network(), Addr: l.Addr(), Err: net.ErrClosed})
