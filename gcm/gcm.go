@@ -260,7 +260,7 @@ func (a *AEAD) SealGather(dst, nonce []byte, pieces [][]byte, additionalData []b
 		panic(textTooLarge)
 	}
 	ret, out := extend(dst, n, a.tagSize)
-	// The inexact piece may lie behind the output, or dst was too short.
+	// The inexact piece may lie past the output, or dst was too short.
 	if inexact && mem.InexactPieces(out, pieces) {
 		panic(overlapText)
 	}

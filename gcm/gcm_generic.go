@@ -10,9 +10,9 @@ import (
 )
 
 // A backend is two types, key and recordKey, which gcm_asm.go or gcm_noasm.go
-// declares. This file has the generic ones, which work everywhere and serve the
-// sizes that kernels do not know. gcm.go and recordkey.go call the method kernel first:
-// if it returns a key, the functions of gcm_kernels.go serve the call, otherwise the
+// declares. This file has the generic ones, which work everywhere and serve the sizes
+// that kernels do not support. gcm.go and recordkey.go call the method kernel first: if
+// it returns a key, the functions of gcm_kernels.go serve the call, otherwise the
 // methods below do.
 //
 // All arguments have been checked by then: sizes fit, output overlaps text only
@@ -90,10 +90,10 @@ func (k *genericKey) openText(out, nonce, ciphertext, additionalData []byte) boo
 }
 
 // reachesPastTag reports whether crypto/cipher reads and writes memory that is
-// not ours, behind the tag of a text of n bytes.
+// not ours, past the tag of a text of n bytes.
 //
 // The assembly there loads and stores a last partial block as a whole block
-// and counts on a 16-byte tag behind it (Go issue 80288). With a shorter tag it
+// and counts on a 16-byte tag after it (Go issue 80288). With a shorter tag it
 // can reach up to three bytes too far. Such texts go through a buffer with
 // enough room, at the price of a copy.
 func (k *genericKey) reachesPastTag(n int) bool {

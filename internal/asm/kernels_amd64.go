@@ -13,7 +13,7 @@ package asm
 //	Open    opens a text, or a part of one
 //
 // No byte outside the text is read or written, except that a seal may write the
-// bytes behind it, where the tag then goes. Nothing needs alignment.
+// bytes after it, where the tag then goes. Nothing needs alignment.
 //
 // Powers fills in the given number of powers, 10 to longPower, and may fill in
 // up to morePowers more where the table has room. A text of n blocks has n + 3
@@ -32,23 +32,22 @@ package asm
 //
 // nonceLo and nonceHi are the nonce's bytes 0 to 7 and 8 to 11, little endian,
 // without the key's IV. adLo and adHi are the low and high half of the last
-// block of additional data as a big-endian number, with zeros behind the data
+// block of additional data as a big-endian number, with zeros after the data
 // and the hash of the blocks before it added. Without additional data both are
 // 0. adBits and textBits are the lengths in bits.
 //
 // s is nil if this is all of the text. Otherwise it describes where in a longer
-// text this call is, and the pieces that hold the text behind the first size
+// text this call is, and the pieces that hold the text after the first size
 // bytes; see stream. The pieces, which are slices, and the list of them are
-// only read. A trailer comes behind them.
+// only read. A trailer comes after them.
 //
 // # Open
 //
-// Open reads size + trailer bytes of ciphertext at src, or as many as s says, and a
-// tag behind them; trailer is 0 or 1. It writes size bytes of plaintext to dst, which
-// may equal src, and the rest to the pieces. With a trailer, last is the byte of
-// plaintext that follows. ok is 1 if the tag is right; otherwise it is 0, and nothing
-// that was written may be used. If the text continues in another call, ok and last
-// are 0.
+// Open reads size + trailer bytes of ciphertext at src, or as many as s says, and a tag
+// after them; trailer is 0 or 1. It writes size bytes of plaintext to dst, which may
+// equal src, and the rest to the pieces. With a trailer, last is the byte of plaintext
+// that follows. ok is 1 if the tag is right; otherwise it is 0, and nothing that was
+// written may be used. If the text continues in another call, ok and last are 0.
 
 //go:noescape
 func aesniInit(k *Key, key *byte, size uint64)

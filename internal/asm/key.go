@@ -24,7 +24,7 @@ type Key struct {
 	short      shortTable
 }
 
-// A shortTable holds powers of H, highest first, and zeros behind them.
+// A shortTable holds powers of H, highest first, followed by zeros.
 type shortTable [shortPower + shortPad][blockSize]byte
 
 // A longTable holds the powers for texts that are not short, and sums of their halves.

@@ -2,8 +2,8 @@ package asm
 
 import "unsafe"
 
-// What the kernels take the layout of Key, longTable and stream to be; a
-// difference does not compile.
+// The layout of Key, longTable and stream that the kernels assume; a difference
+// does not compile.
 var (
 	_ = [1]struct{}{}[unsafe.Offsetof(Key{}.start)-layoutStart]
 	_ = [1]struct{}{}[unsafe.Offsetof(Key{}.rounds)-layoutRounds]

@@ -27,7 +27,7 @@ type stream struct {
 	final   uint64          // 1 in the last call, else 0
 
 	// The first run of text is an argument of the kernel, and so is a trailer.
-	// The rest of this call's text, rest bytes, is in pieces, of which no more are
+	// The rest of this call's text, rest bytes, is in pieces; no more of them are
 	// looked at than hold it.
 	pieces *[]byte
 	rest   uint64
@@ -73,7 +73,7 @@ const (
 )
 
 // SealSplit is Seal for a text of size bytes that begins with prefix bytes at
-// src and goes on at dst+prefix, where it is sealed in place.
+// src and continues at dst+prefix, where it is sealed in place.
 func (k *Key) SealSplit(dst, src *byte, prefix, size int, n Nonce, ad AD) {
 	text, apart := unsafe.Slice(dst, size), unsafe.Slice(src, prefix)
 	if prefix < splitFrom[k.backend] {
@@ -190,10 +190,9 @@ func (k *Key) OpenTrailer(dst, src *byte, size int, n Nonce, ad AD) (ok bool, tr
 	return k.openText(dst, src, size, trailerSize, n, ad)
 }
 
-// OpenSplit is Open for a plaintext of size bytes of which the first prefix
-// bytes go to dst, and the others replace their ciphertext. Ciphertext whose plaintext
-// went elsewhere is left unchanged or as zeros. If the tag is not right, what was
-// written must be erased.
+// OpenSplit is Open for a plaintext of size bytes: the first prefix bytes go to dst,
+// and the others replace their ciphertext. Ciphertext whose plaintext went elsewhere is
+// left unchanged or as zeros. If the tag is not right, what was written must be erased.
 func (k *Key) OpenSplit(dst, src *byte, prefix, size int, n Nonce, ad AD) (ok bool) {
 	text, apart := unsafe.Slice(src, size), unsafe.Slice(dst, prefix)
 	if prefix < splitFrom[k.backend] {
@@ -325,7 +324,7 @@ func window(pieces [][]byte, skip, n int) (count, end int) {
 	return count + 1, end
 }
 
-// offset returns the address n bytes behind p, which must not be the end of the
+// offset returns the address n bytes past p, which must not be the end of the
 // memory there: the garbage collector does not tolerate that.
 func offset(p *byte, n int) *byte { return (*byte)(unsafe.Add(unsafe.Pointer(p), n)) }
 

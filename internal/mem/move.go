@@ -3,7 +3,7 @@ package mem
 import "encoding/binary"
 
 // Gather copies pieces to text, one after the other, until it is full, and
-// returns how many bytes that were. A piece may be in place: where the compiler
+// returns how many bytes that was. A piece may be in place: where the compiler
 // calls memmove for copy, it compares the addresses first.
 //
 // For short pieces a function call takes most of the time, so they are copied

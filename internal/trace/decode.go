@@ -15,7 +15,7 @@ type Instruction struct {
 	// everywhere.
 	Shown [2]Register
 
-	jumps      bool // the next instruction need not be the one behind it
+	jumps      bool // the next instruction need not be the one after it
 	direct     bool // a direct jump without a condition
 	returns    bool
 	nop        bool
@@ -88,7 +88,7 @@ type decoder struct {
 	mod, reg, rm byte // of ModRM
 }
 
-// next returns the next byte, or 0 behind the end, which d.at shows.
+// next returns the next byte, or 0 past the end, which d.at shows.
 func (d *decoder) next() byte {
 	d.at++
 	if d.at > len(d.code) {
@@ -179,7 +179,7 @@ func (d *decoder) decode() error {
 	}
 }
 
-// legacy reads on behind a one-byte opcode.
+// legacy continues after a one-byte opcode.
 func (d *decoder) legacy(op byte) error {
 	switch {
 	case op == 0x0f:
@@ -234,7 +234,7 @@ func (d *decoder) legacy(op byte) error {
 	return nil
 }
 
-// twoByte reads on behind 0F and an opcode.
+// twoByte continues after 0F and an opcode.
 func (d *decoder) twoByte(op byte) error {
 	switch {
 	case op == 0x1f:

@@ -2,11 +2,11 @@
 // processor that runs it: that no branch and no address depends on them. And it
 // checks that assembly leaves nothing of them behind, in registers or on the stack.
 //
-// It runs a call several times, one instruction at a time, each time with other
+// It runs a call several times, one instruction at a time, each time with different
 // secrets, but with all else equal and at the same addresses. Then it compares the
 // runs: they must execute the same instructions in the same order, and each of these
 // must use the same addresses. Because text may pass through general-purpose registers,
-// not all of their values must be equal, only those of registers that an instruction
+// not all of their values need be equal, only those of registers that an instruction
 // takes an address from, or a mask of what it touches. This takes a decoder of
 // addresses, but no list of exceptions. Instructions that keep their addresses
 // elsewhere, or whose time depends on their operands, are refused.

@@ -87,8 +87,8 @@ func inAssembly(pc uintptr) bool {
 	return filepath.Ext(file) == ".s"
 }
 
-// The state that XSAVE stores, according to the Intel SDM, volume 1, chapter 13. Behind
-// the header are the upper halves of vectors, the vectors that AVX-512 adds, and its
+// The state that XSAVE stores, according to the Intel SDM, volume 1, chapter 13. After
+// the header come the upper halves of vectors, the vectors that AVX-512 adds, and its
 // masks.
 const (
 	xmmBegin, xmmEnd = 160, 416 // 16 vectors of 16 bytes

@@ -203,8 +203,8 @@ func (t *tracer) resume() error {
 // its way.
 const maxSteps = 1 << 22
 
-// follow returns the steps from just behind the next breakpoint to the one
-// after it. They are valid until follow is called again.
+// follow returns the steps from just after the next breakpoint to the one after
+// that. They are valid until follow is called again.
 func (t *tracer) follow() ([]step, error) {
 	if err := t.resume(); err != nil {
 		return nil, err

@@ -12,8 +12,8 @@ const commonRound = maxRoundKeys - 9
 // which counter blocks already have, and the last round. steps are woven in
 // evenly.
 //
-// AES-192 and AES-256 do their two and four additional rounds first. That
-// branch goes the same way in every call with a key.
+// AES-192 and AES-256 do their two and four additional rounds first. The branch
+// to them goes the same way in every call with a key.
 func (p plan) rounds(state []vec, steps []step) {
 	twelve, ten := newLabel("twelve_rounds_"), newLabel("ten_rounds_")
 	CMPB(at(p.key, keyRoundCount), operand.U8(12))

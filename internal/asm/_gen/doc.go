@@ -91,11 +91,11 @@ package main
 // a block of zeros, which adds nothing to the sum and is not counted by GCM
 // either. One batch of AES gives E(J₀), the mask of the tag, and keystream.
 //
-// A batch is eight vectors, in avx512 four. Batch 0 has slots 0 and 1 and text behind them;
-// every later one is all text. So batches begin at a counter that is a
-// multiple of their number of slots, a power of two, which is what makes
-// counters simple (ctr.go). In a call that continues a text, the first slot is text,
-// with the hash so far in place of the additional data.
+// A batch is eight vectors, in avx512 four. Batch 0 has slots 0 and 1, then text; every
+// later one is all text. So batches begin at a counter that is a multiple of their
+// number of slots, a power of two, which is what makes counters simple (ctr.go). In a
+// call that continues a text, the first slot is text, with the hash so far in place of
+// the additional data.
 //
 // # Powers
 //
@@ -103,13 +103,13 @@ package main
 // first. A batch begins at the address of its first slot's power, whichever
 // that is, and vectors of any width load consecutive powers, so there are no
 // masks for partial batches, and no blocks of padding are hashed. For slots
-// that do not exist, the last vector loads the zeros behind H¹.
+// that do not exist, the last vector loads the zeros after H¹.
 //
 // A group begins at the power whose exponent is the number of slots it covers: all that
 // are left, if those are no more than a group, a batch and the block of lengths, and a
-// whole group otherwise. So the table ends where the group's last slot ends, which is
-// how a group's end is noticed (nextBatch). The table says how many slots a group has,
-// so that one for a single text can do with few powers.
+// whole group otherwise. So the group's last slot takes the table's last power, H¹, and
+// the table's end is where the end of a group is noticed (nextBatch). The table says
+// how many slots a group has, so that one for a single text can do with few powers.
 //
 // # Seal: hashing one batch behind
 //

@@ -26,22 +26,22 @@ const (
 	keyRoundCount = keyRounds + maxRoundKeys*blockSize // 10, 12 or 14, one byte
 
 	// keyShort has the powers of H that short texts need, highest first, H¹
-	// last, and zeros behind it. A text of any size loads its powers at an
-	// offset, whole vectors of them. There are as many as let a key and a
-	// little more fit into 512 bytes: keys for one record are made often, and
-	// the allocator's time grows with the size.
+	// last, then zeros. A text of any size loads its powers at an offset, whole
+	// vectors of them. There are as many as let a key and a little more fit
+	// into 512 bytes: keys for one record are made often, and the allocator's
+	// time grows with the size.
 	keyShort    = keyRoundCount + 16 // 15 bytes are package asm's
 	shortPower  = 11                 // highest power
 	shortPad    = 3                  // blocks of zeros
 	keyShortEnd = keyShort + shortPower*blockSize
 	keySize     = keyShortEnd + shortPad*blockSize
 
-	// The table for long texts has more powers, in the same order, and behind
-	// them a table of the same shape: at the place of power i it has the sums
-	// of the two halves of powers i and i-lanes, for Karatsuba's products of
-	// two neighbouring vectors, or in avx512 the folded powers. At the end is
-	// the number of slots of a whole group. A table made for one text has
-	// smaller groups, and only the powers that these need.
+	// The table for long texts has more powers, in the same order, followed by
+	// a table of the same shape: at the place of power i it has the sums of the
+	// two halves of powers i and i-lanes, for Karatsuba's products of two
+	// neighbouring vectors, or in avx512 the folded powers. At the end is the
+	// number of slots of a whole group. A table made for one text has smaller
+	// groups, and only the powers that these need.
 	longPower = 65
 	longPad   = 3
 	halvesAt  = (longPower + longPad) * blockSize

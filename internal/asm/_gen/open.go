@@ -191,7 +191,7 @@ func (p plan) hashShort(n int) []step {
 // openRest finishes the last p.t1 bytes of text. The first p.left of them go
 // to dst, and one more is a result if there is a trailer.
 //
-// Nothing behind these bytes is written. The last block is stored so that it ends where
+// Nothing past these bytes is written. The last block is stored so that it ends where
 // they end: it is shuffled into place and joined to the bytes before it, which are
 // there already. Those come from the register of the block before, because loading them
 // would wait for that block's store, 8 ns on Zen 3. This takes 16 bytes of text in dst;

@@ -70,7 +70,7 @@ func (w walk) scratchAddress(r reg.GPPhysical) {
 	ANDQ(operand.I8(-line), r)
 }
 
-// begin starts the walk over the pieces of the stream at s, behind its first run.
+// begin starts the walk over the pieces of the stream at s, after its first run.
 func (w walk) begin(s reg.GPPhysical) {
 	MOVQ(at(s, streamPieces), w.t)
 	MOVQ(w.t, w.next)
@@ -183,7 +183,7 @@ type sealRuns struct {
 
 // start prepares the first batch's text, of size bytes, for the label first,
 // where it is sealed: the run if that is long enough, otherwise a batch with a
-// seam. If the seam is in the first vector, as behind a header, only this
+// seam. If the seam is in the first vector, as after a header, only this
 // vector is put together, in its place in the output.
 func (w sealRuns) start(size int, first string) {
 	whole, seam := newLabel("whole_"), newLabel("seam_")
@@ -201,7 +201,7 @@ func (w sealRuns) start(size int, first string) {
 	MOVQ(w.text, w.src)
 	VMOVDQU(at(w.src, 0), w.x)
 	VMOVDQU(w.x, operand.Mem{Base: w.dst, Index: w.left, Scale: 1})
-	// The run goes back to where its text would begin.
+	// The run is set back to where its text would begin.
 	SUBQ(w.left, w.src)
 	ADDQ(w.size, w.left)
 	MOVQ(operand.U32(0), w.size)
@@ -234,7 +234,7 @@ func (w sealRuns) next(size int, more string) {
 	Label(none)
 }
 
-// fill moves the w.left bytes at w.src, and as much of the text behind them as
+// fill moves the w.left bytes at w.src, and as much of the text after them as
 // a batch of size bytes takes, to w.dst, and makes that the run.
 func (w sealRuns) fill(size int) {
 	again, filled := newLabel("fill_"), newLabel("filled_")

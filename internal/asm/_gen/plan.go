@@ -100,7 +100,7 @@ type position struct {
 	src   reg.GPPhysical // input; kept: where the next text comes from
 	left  reg.GPPhysical // input; kept: bytes of text from src that are left
 	power reg.GPPhysical // kept: the power of H of the next slot to hash
-	slots reg.GPPhysical // kept: slots from the next one to hash to the last; in avx512 those behind this group
+	slots reg.GPPhysical // kept: slots from the next one to hash to the last; in avx512 those after this group
 	t0    reg.GPPhysical // scratch
 }
 
@@ -169,14 +169,14 @@ func (p position) moveOn(n int) {
 // Arguments and calls). The stack is aligned to 8 bytes only, so a register
 // holds the line's address.
 type frame struct {
-	partial operand.Mem // a vector: the last text, zeros behind it
+	partial operand.Mem // a vector: the last text, then zeros
 	mask    operand.Mem // E(J₀), which the hash is added to
 	ending  operand.Mem // the last block of a long text in one place, kept before any output
 
 	// all is these as whole vectors, which are secret and erased at the end.
 	all []operand.Mem
 
-	end operand.Mem // address behind H¹ in the table in use
+	end operand.Mem // address just after H¹ in the table in use
 }
 
 var vectors = [16]reg.VecPhysical{

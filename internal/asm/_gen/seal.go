@@ -62,7 +62,7 @@ func (p plan) loadAD() vec {
 // slot1 is the power of slot 1, when p.power is that of slot 0.
 func (p plan) slot1() operand.Mem { return at(p.power, blockSize) }
 
-// longTable sets to to the address behind H¹ in the table for long texts.
+// longTable sets to to the address just after H¹ in the table for long texts.
 func (p plan) longTable(to operand.Op) {
 	MOVQ(arg("long"), to)
 	ADDQ(operand.U32(longEnd), to)
@@ -172,7 +172,7 @@ func (d design) sealKernel() {
 		p.cryptVectors(p.state[:], 0)
 		p.moveOn(p.batchSize())
 	}
-	// finish writes the tag behind the last p.t1 bytes of text, and leaves.
+	// finish writes the tag after the last p.t1 bytes of text, and leaves.
 	finish := func(mask operand.Op, erase ...operand.Mem) {
 		ADDQ(p.t1, p.dst)
 		move(p.tag(mask), at(p.dst, 0))
@@ -307,7 +307,7 @@ func (d design) sealKernel() {
 }
 
 // sealRest finishes the last p.t1 bytes of text and leaves them in state for
-// hashing, reversed, with zeros behind them.
+// hashing, reversed, followed by zeros.
 //
 // The last vector is stored as whole blocks: the tag will be written over the
 // excess.

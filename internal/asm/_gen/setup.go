@@ -22,7 +22,7 @@ type setupPlan struct {
 
 	// Powers of H.
 	h            [8]vec // the lowest powers, times x⁻¹
-	factor       vec    // a power, in every lane, that others are multiplied with
+	factor       vec    // a power, in every lane, that others are multiplied by
 	factorHalves vec    // the sum of its halves, in the low half of every lane
 	sum          product
 	halves, term vec // scratch

@@ -8,10 +8,10 @@ import (
 
 // A text's last batch is encrypted by code for its number of vectors. The last
 // of these need not be whole, and no byte outside the text may be touched. So
-// its text is put together in the frame, with zeros behind it, before the
-// rounds: a block is loaded so that it ends where the text ends, and shuffled
-// into place. That takes 16 bytes of text; only texts that are shorter as a
-// whole are loaded in parts.
+// its text is put together in the frame, followed by zeros, before the rounds:
+// a block is loaded so that it ends where the text ends, and shuffled into
+// place. That takes 16 bytes of text; only texts that are shorter as a whole
+// are loaded in parts.
 
 // textSize sets p.t1 to p.left plus the size of the trailer: the text that is
 // left, or all of it.
@@ -30,8 +30,8 @@ func (p plan) lastBlock() {
 }
 
 // loadLast sets the low block of p.x0 to the last p.last bytes of size bytes
-// of text at p.src, with zeros behind them, and changes p.slots. At least 16
-// bytes of text must end there.
+// of text at p.src, followed by zeros, and changes p.slots. At least 16 bytes
+// of text must end there.
 func (p plan) loadLast(size reg.GPPhysical) { p.loadBlock(p.endingAt(size)) }
 
 func (p plan) loadBlock(m operand.Mem) {
@@ -54,7 +54,7 @@ func (p plan) keepEnding(size reg.GPPhysical) {
 }
 
 // loadEnding is loadLast after batches. Where text is in place, with up to 15 bytes
-// behind a batch, the block begins in what that batch has just written, and loading it
+// after a batch, the block begins in what that batch has just written, and loading it
 // would wait for that (docs/kernels.md, Every length). So of text in one place the
 // block was kept. loadEnding changes p.count too.
 func (p plan) loadEnding(size reg.GPPhysical) {
@@ -129,7 +129,7 @@ func (p plan) loadShort(size reg.GPPhysical, empty bool) {
 	Label(done)
 }
 
-// addTrailer puts the byte at trailer behind the p.last bytes in the low block
+// addTrailer puts the byte at trailer after the p.last bytes in the low block
 // of p.x0. With 16 bytes there it has no effect.
 func (p plan) addTrailer(trailer operand.Mem) {
 	x := low(p.x1)
@@ -141,7 +141,7 @@ func (p plan) addTrailer(trailer operand.Mem) {
 	add(low(p.x0), x, low(p.x0))
 }
 
-// storePartial leaves the last vector in the frame: the block in p.x0, behind
+// storePartial leaves the last vector in the frame: the block in p.x0, after
 // the whole block before it if they share a vector. p.t0 is the last block's
 // offset.
 func (p plan) storePartial() {

@@ -75,7 +75,7 @@ func align() {
 	Instruction(&ir.Instruction{Opcode: "PCALIGN", Operands: []operand.Op{operand.U8(32)}})
 }
 
-// at returns the memory n bytes behind base.
+// at returns the memory n bytes past base.
 func at(base reg.Register, n int) operand.Mem { return operand.Mem{Base: base, Disp: n} }
 
 // labels gives every label its own number; the names say what is there.

@@ -57,8 +57,8 @@ func (p zmm) nextCounters() []step {
 // except the first key addition, which counter blocks already have, and the
 // last round. steps are woven in evenly, after the first round.
 //
-// AES-192 and AES-256 do their two and four additional rounds first. That
-// branch goes the same way in every call with a key. So counter blocks enter
+// AES-192 and AES-256 do their two and four additional rounds first. The branch
+// to them goes the same way in every call with a key. So counter blocks enter
 // the first round in three places, and no instruction has to copy them.
 func (p zmm) rounds(n int, steps []step) {
 	twelve, ten := newLabel("twelve_rounds_"), newLabel("ten_rounds_")
@@ -116,7 +116,7 @@ func (p zmm) lastRound(i int, text operand.Op) {
 	VAESENCLAST(t, x, x)
 }
 
-// keepMask takes E(J₀) from where vector 0 of batch 0 has it.
+// keepMask takes E(J₀) from its place in vector 0 of batch 0.
 func (p zmm) keepMask() { VEXTRACTI32X4(upper, p.state[0], block(p.mask)) }
 
 // loadHigh sets x to half a vector of text in its high half and zeros below: that
@@ -152,8 +152,8 @@ func (p zmm) textSize(trailerSize func(to operand.Op)) {
 	ADDQ(p.left, p.size)
 }
 
-// lastMasks sets the masks for the last vector, whose text is offset bytes behind
-// p.src. p.size reaches into it; p.left may end just before it.
+// lastMasks sets the masks for the last vector, whose text is offset bytes past p.src.
+// p.size reaches into it; p.left may end just before it.
 func (p zmm) lastMasks(offset int) {
 	MOVQ(operand.I32(-1), p.t0)
 	for _, m := range []struct {

@@ -70,7 +70,7 @@ func (p zmm) mul(x vec, power operand.Mem) []step {
 }
 
 // hash adds vectors, whose bytes are reversed, to the sum. The first one's
-// power is offset bytes behind p.power, in the table for long texts.
+// power is offset bytes past p.power, in the table for long texts.
 func (p zmm) hash(x []vec, offset int) (steps []step) {
 	for i, x := range x {
 		steps = append(steps, p.mul(x, at(p.power, offset+i*zmmSize))...)
@@ -111,7 +111,7 @@ func (p zmm) reduceLanes(s folded, t, u vec) {
 
 // startGroup starts the sum of a group. If no more than a group, a batch and the
 // block of lengths are left of the p.slots slots, it covers all of them; otherwise it
-// is one whole group. p.slots keeps those behind it.
+// is one whole group. p.slots keeps those after it.
 func (p zmm) startGroup() {
 	MOVQ(at(p.end, longGroup-longEnd), p.t0)
 	LEAQ(at(p.t0, zmmBatchBlocks+1), p.t1)
@@ -203,7 +203,7 @@ func (p zmm) hashKernel() {
 	p.sum.clear()
 
 	Label("vector")
-	// Blocks behind the last one are not read; they are zeros.
+	// Blocks after the last one are not read; they are zeros.
 	MOVL(operand.U32(0xff), p.t0.As32())
 	LEAL(operand.Mem{Base: turn, Index: turn, Scale: 1}, p.t1.As32())
 	BZHIQ(p.t1, p.t0, p.t0)

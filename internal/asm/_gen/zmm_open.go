@@ -180,7 +180,7 @@ func (p zmm) openVectors(n int, first bool) {
 }
 
 // loadRest sets the masks, and p.text to the last n vectors of text, with the
-// trailer and zeros behind it. Nothing else is read.
+// trailer, followed by zeros. Nothing else is read.
 func (p zmm) loadRest(n int, first bool) {
 	p.loadText(n-1, first)
 	offset := textOffset(n-1, first)

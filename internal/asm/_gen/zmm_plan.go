@@ -30,7 +30,7 @@ const (
 	zmmBatchSize      = zmmVectors * zmmSize
 	zmmFirstBatchSize = zmmBatchSize - zmmBefore
 
-	// zmmBefore is the size of slots 0 and 1, which stand before the text: lanes
+	// zmmBefore is the size of slots 0 and 1, which come before the text: lanes
 	// 0 and 1 of vector 0 of batch 0. So that vector has half a vector of text.
 	zmmBefore = 2 * blockSize
 
@@ -75,14 +75,14 @@ type zmm struct {
 
 	roundKey vec    // the round key in use, in every lane; scratch
 	delta    vec    // from one batch's counter blocks to the next one's; scratch
-	last     vec    // the last vector of text, zeros behind it; scratch
+	last     vec    // the last vector of text, then zeros; scratch
 	x        vec    // a vector that is being hashed; scratch
 	h, k     vec    // its powers of H, and those folded; scratch
 	term     [4]vec // terms of its product; scratch
 
 	position
 	size   reg.GPPhysical // at the end: left and the trailer; see walk and sealRuns
-	end    reg.GPPhysical // kept: just behind H¹ in the table for long texts
+	end    reg.GPPhysical // kept: just after H¹ in the table for long texts
 	batch  reg.GPPhysical // kept: number of the next batch in the text
 	deltas reg.GPPhysical // kept: the table of that name
 

@@ -119,7 +119,7 @@ func (p zmm) sealKernel() {
 	JAE(target("batch"))
 	runs.next(zmmBatchSize, "next")
 
-	// Here less than a batch is left, and the last batch is not hashed.
+	// Here less than a batch is left, and the last batch is not hashed yet.
 	p.textSize(trailerSize)
 	TESTQ(p.size, p.size)
 	JZ(target("rest_0"))
@@ -238,7 +238,7 @@ func (p zmm) sealVectors(n int, head reg.GPPhysical, text [zmmVectors]vec) {
 }
 
 // loadLast sets the masks, and p.last to the text of vector n-1, the last one,
-// with the trailer if there is one and zeros behind it. Nothing else is read.
+// with the trailer if there is one, followed by zeros. Nothing else is read.
 func (p zmm) loadLast(n int, first bool) {
 	offset := textOffset(n-1, first)
 	text := p.last
@@ -256,7 +256,7 @@ func (p zmm) loadLast(n int, first bool) {
 }
 
 // sealRest finishes the last n vectors of text and leaves them in p.state,
-// reversed, with zeros behind the text.
+// reversed, followed by zeros.
 func (p zmm) sealRest(n int, first bool) {
 	var head reg.GPPhysical
 	if first {

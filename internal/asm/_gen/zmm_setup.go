@@ -70,7 +70,7 @@ func (p zmm) powersKernel() {
 	table, turns := p.src, p.t0
 	MOVQ(arg("k"), p.key)
 	MOVQ(arg("table"), table)
-	// One power comes behind the last batch.
+	// One power comes after the last batch.
 	MOVQ(arg("powers"), turns)
 	ADDQ(operand.U8(zmmBatchBlocks-2), turns)
 	SHRQ(operand.U8(4), turns)
