@@ -13,7 +13,7 @@ type messageTracker struct {
 	any       bool   // a message has ended, under any keys
 	first     uint8  // type of the first message, under any keys
 	keyUpdate bool   // a KeyUpdate message has begun
-	trailing  bool   // a message began behind a KeyUpdate
+	trailing  bool   // a message began after a KeyUpdate
 }
 
 // partial reports whether a message has begun and not ended.
@@ -58,9 +58,9 @@ func (t *messageTracker) keysChanged() {
 	t.last, t.ended, t.keyUpdate, t.trailing = 0, false, false, false
 }
 
-// mayEnter reports whether the message that ended last is one that precedes
-// the keys of epoch e. Whatever stands between that message and the key change
-// has been read under the wrong keys.
+// mayEnter reports whether the message that ended last is one that precedes the keys
+// of epoch e. Anything between that message and the key change has been read under
+// the wrong keys.
 //
 // "Because the ClientHello, EndOfEarlyData, ServerHello, Finished, and
 // KeyUpdate messages can immediately precede a key change, implementations

@@ -102,7 +102,7 @@ type Opener struct {
 	skip       int         // what may still be skipped
 	idle       int         // counted records in a row without application data
 	expected   atomic.Bool // the next KeyUpdate is an answer and not counted
-	canceled   int         // user_canceled alerts among them
+	canceled   int         // user_canceled alerts among those in idle
 	messages   messageTracker
 }
 
@@ -560,7 +560,7 @@ func (o *Opener) openBody(rec *Record, dst, in []byte, bodySize int) error {
 		return o.fail(err)
 	}
 	if rec.Type != ContentTypeApplicationData {
-		// It is where its ciphertext stood, out of the application's reach.
+		// It stays where its ciphertext was, out of the application's reach.
 		clear(prefix)
 		prefix = inner[:0]
 	}
@@ -616,7 +616,7 @@ func (o *Opener) innerContent(prefix, inner []byte, rec *Record) (int, error) {
 		return n, o.acceptData(n)
 	}
 	if rec.Type != ContentTypeHandshake && rec.Type != ContentTypeAlert {
-		// change_cipher_spec among them: "which receives a protected
+		// This includes change_cipher_spec: "which receives a protected
 		// change_cipher_spec record MUST abort the handshake with an
 		// "unexpected_message" alert." (RFC 9846, Section 5)
 		return 0, ErrUnexpectedContentType

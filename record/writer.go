@@ -352,8 +352,8 @@ func (w *Writer) writeRead(p []byte, sealed func()) (n int, err error) {
 // If the soft limit of an application key leaves too few records for them, a
 // KeyUpdate is sent first.
 //
-// It returns [ErrHandshakePartial] if messages does not end where a message
-// ends, and [ErrContentType], and then nothing was sent; otherwise the errors of
+// It returns [ErrHandshakePartial] if messages does not end where a message ends, or
+// [ErrContentType], and then nothing was sent; otherwise the errors of
 // [Writer.Write]. An error that leaves a message partly sent is final.
 //
 // See RFC 9846, Section 5.1.
@@ -468,7 +468,7 @@ func (w *Writer) PeerKeyUpdate(request bool) {
 	w.peerUpdate.Or(seen)
 }
 
-// applyPeerUpdate passes on to the Sealer what PeerKeyUpdate was told since the last time.
+// applyPeerUpdate passes on to the Sealer what PeerKeyUpdate has been told since.
 func (w *Writer) applyPeerUpdate() {
 	if w.peerUpdate.Load() != 0 {
 		w.sealer.PeerKeyUpdate(w.peerUpdate.Swap(0)&peerRequested != 0)

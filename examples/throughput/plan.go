@@ -98,8 +98,8 @@ const (
 	defaultCellTime = 120 * time.Millisecond
 	// denseCellTime has sizes 1 to 2048 of one op done in 80 to 130 seconds.
 	denseCellTime = 10 * time.Millisecond
-	// sampleTime is short beside a scheduler's time slice, so that most samples
-	// are not interrupted, and long beside reading the clock.
+	// sampleTime is short compared with a scheduler's time slice, so that most
+	// samples are not interrupted, and long compared with reading the clock.
 	sampleTime = 60 * time.Microsecond
 	// passCount is how often all specs are gone through, each time with new keys at
 	// new addresses, while the machine is in another mood. It also means that Ctrl-C

@@ -33,7 +33,7 @@ type transport struct {
 	buf            []byte // read from conn; buf[r:w] is not handed on yet
 	r, w           int
 	left           int         // bytes of the current record not handed on yet
-	failed         error       // of conn, behind what is in buf
+	failed         error       // of conn, after what is in buf
 	sent, received *stream     // while the handshake runs
 	suite          *aead.Suite // once the ServerHello has passed
 	feed           []byte      // phaseTickets: what is there to read
