@@ -48,8 +48,8 @@ func BenchmarkSeal(b *testing.B) {
 	})
 }
 
-// BenchmarkOpen opens one record's content to another buffer. The records,
-// which an open spends, are sealed while the timer stands still.
+// BenchmarkOpen opens one record's content to another buffer. The records, which an
+// open uses up, are sealed while the timer is stopped.
 func BenchmarkOpen(b *testing.B) {
 	bench(b, func(b *testing.B, suite *aead.Suite, size int) {
 		s := newTestSealer(b, suite, EpochApplication, SealerConfig{})

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestExportKeepsRequest exports a connection whose peer has requested a KeyUpdate that
-// was not answered yet: whoever goes on owes it.
+// TestExportKeepsRequest exports a connection whose peer has requested a KeyUpdate
+// that was not answered yet: whoever goes on must answer it.
 //
 // "the receiver MUST send a KeyUpdate of its own with request_update set to
 // "update_not_requested" prior to sending its next Application Data record." (RFC 9846,

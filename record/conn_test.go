@@ -268,8 +268,8 @@ func TestConnAlertAtHardLimit(t *testing.T) {
 	}
 }
 
-// TestConnReceivedAlerts obeys error alerts of any level, known or not, by
-// sending nothing at all.
+// TestConnReceivedAlerts receives error alerts of any level, known or not: after one,
+// nothing at all is sent.
 //
 // "All the alerts listed in [Section 6.2] MUST be sent with AlertLevel=fatal and
 // MUST be treated as error alerts when received regardless of the AlertLevel in
@@ -733,9 +733,9 @@ func TestConnLeave(t *testing.T) {
 	}
 }
 
-// TestConnCloseStalled closes a connection whose Write does not get on.
+// TestConnCloseStalled closes a connection whose Write makes no progress.
 func TestConnCloseStalled(t *testing.T) {
-	// A transport that obeys: the Write is broken off.
+	// A transport whose Close ends the Write: that is broken off.
 	synctest.Test(t, func(t *testing.T) {
 		a, b := net.Pipe()
 		defer b.Close()
@@ -777,7 +777,7 @@ func TestConnCloseStalled(t *testing.T) {
 			t.Errorf("SetWriteDeadline: %v", err)
 		}
 	})
-	// A transport that obeys nothing: Close does not wait for it.
+	// A transport whose Close ends nothing: Close does not wait for the Write.
 	synctest.Test(t, func(t *testing.T) {
 		b := newBlocked()
 		c := newConn(t, b, ConnConfig{})
@@ -1017,9 +1017,9 @@ func TestConnCloseInHandler(t *testing.T) {
 	}
 }
 
-// TestConnKeyUpdateStorm has the peer request a KeyUpdate with every record,
-// while we read only, while our write is blocked, and while both sides do nothing
-// else but request: one answer is enough, and nobody is locked up.
+// TestConnKeyUpdateStorm has the peer request a KeyUpdate with every record, while we
+// only read, while our write is blocked, and while both sides do nothing but request:
+// one answer is enough, and nothing deadlocks.
 //
 // "causes an implementation which receives multiple KeyUpdates while it is silent
 // to respond with a single update" (RFC 9846, Section 4.7.3)
@@ -1406,8 +1406,8 @@ func TestConnExportRefusals(t *testing.T) {
 	check("closed", net.ErrClosed)
 }
 
-// TestConnPanics recovers from panics of the transport and of the handler. What
-// was being sealed is spent; nobody is locked up.
+// TestConnPanics recovers from panics of the transport and of the handler. What was
+// being sealed is spent, and nothing deadlocks.
 func TestConnPanics(t *testing.T) {
 	recovered := func(f func()) (v any) {
 		defer func() { v = recover() }()

@@ -911,7 +911,7 @@ func TestSkipEarlyData(t *testing.T) {
 	wantErr(t, "plaintext record", err, ErrUnexpectedRecordType, AlertUnexpectedMessage)
 	_, _, err = newOpener(sum).Open([]byte{23, 3, 3, 0xff, 0xff})
 	wantErr(t, "too long", err, ErrRecordOverflow, AlertRecordOverflow)
-	// What opens obeys the record size limit; what is skipped cannot know it.
+	// What opens is bound by the record size limit; what is skipped cannot be.
 	_, err = openAll(newOpener(sum), newForger(t, suite).record(ContentTypeHandshake, message(11, 100), 0))
 	wantErr(t, "record size limit", err, ErrRecordOverflow, AlertRecordOverflow)
 	// Nothing of a skipped record reaches dst.

@@ -94,8 +94,8 @@ func TestMessageHandlerAlertError(t *testing.T) {
 	wantAlert(t, transport.out.Bytes(), AlertInternalError)
 }
 
-// TestClosePanics recovers from panics inside Close. The transport is closed all
-// the same, and nobody waits for the lock that Close had.
+// TestClosePanics recovers from panics inside Close. The transport is closed all the
+// same, and nothing waits for the lock that Close had.
 func TestClosePanics(t *testing.T) {
 	for _, where := range []string{"padding", "transport", "hook"} {
 		closing := false

@@ -85,8 +85,8 @@ func TestDataBeforeHooks(t *testing.T) {
 	}
 }
 
-// TestHeldRecordKeepsExport refuses an export while a record is opened of which only a
-// Read can make something.
+// TestHeldRecordKeepsExport refuses an export while an opened record is held that
+// only a Read can handle.
 func TestHeldRecordKeepsExport(t *testing.T) {
 	f := newPeer(t)
 	c, s, _ := faultyConn(t, append(f.record(23, []byte("before"), 0), f.record(22, message(4, 10), 0)...), ConnConfig{})
@@ -152,7 +152,8 @@ func panics(f func()) (did bool) {
 }
 
 // TestAnsweredKeyUpdates has a side that only sends ask for KeyUpdates, and its peer
-// answer: that is no flood, however often. KeyUpdates that nobody asked for are one.
+// answer: that is not a flood, however often it happens. Unrequested KeyUpdates are
+// one.
 func TestAnsweredKeyUpdates(t *testing.T) {
 	f := newPeer(t)
 	c, s, _ := faultyConn(t, nil, ConnConfig{})

@@ -12,10 +12,10 @@ import (
 	"testing"
 )
 
-// TestClauses holds docs/rfc9846.md true. Each MUST, MUST NOT and SHALL of the
-// sections that bind a record layer, which testdata/rfc9846-musts.txt lists, has one
-// row there. Each row names the code that enforces the sentence and its tests, and
-// the sentence stands in a comment of each: the two words before a MUST or SHALL and
+// TestClauses checks that docs/rfc9846.md is true. Each MUST, MUST NOT and SHALL of
+// the sections that bind a record layer, which testdata/rfc9846-musts.txt lists, has
+// one row there. Each row names the code that enforces the sentence and its tests,
+// and the sentence is in a comment of each: the two words before a MUST or SHALL and
 // the three after it, at least.
 func TestClauses(t *testing.T) {
 	comments, inTests := make(map[string]string), make(map[string]bool)

@@ -17,9 +17,9 @@ import (
 	"example.com/splitseal/aead"
 )
 
-// The benchmarks of this file stand beside crypto/tls doing the same, under
-// names that differ in the last part only: the lines of one name are one
-// comparison. Run them alternately, with -count, and compare with benchstat.
+// The benchmarks of this file run beside crypto/tls doing the same, under names that
+// differ in the last part only: lines that share the rest are one comparison. Run
+// them alternately, with -count, and compare with benchstat.
 //
 //	go test -run '^$' -bench 'Write|Read|PingPong' -count 10 ./record
 

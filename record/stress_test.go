@@ -185,8 +185,8 @@ func TestConnAlertRace(t *testing.T) {
 }
 
 // TestFloodWithoutReader has a peer send records, up to a million, until buffers of
-// the kernel are full, to a connection that nobody reads: it costs no memory here, and then, when somebody reads, no more
-// than what a few records cost.
+// the kernel are full, to a connection that is not read: that costs no memory here,
+// and no more than a few records cost once it is read.
 func TestFloodWithoutReader(t *testing.T) {
 	for name, seal := range map[string]func(s *Sealer, dst []byte) ([]byte, error){
 		"empty":      func(s *Sealer, dst []byte) ([]byte, error) { return s.Seal(dst, ContentTypeApplicationData, nil) },

@@ -8,8 +8,8 @@ import (
 	"example.com/splitseal/aead"
 )
 
-// TestZeroValues uses values that no constructor made: a panic that says so, or
-// an error, and nobody waits.
+// TestZeroValues uses values that no constructor made: each use panics with a message
+// that says so, or returns an error, and none waits.
 func TestZeroValues(t *testing.T) {
 	p := []byte{1}
 	for name, call := range map[string]func(){

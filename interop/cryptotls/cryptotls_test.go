@@ -239,8 +239,8 @@ func TestDataBehindFinished(t *testing.T) {
 		r.conn.Close()
 	})
 	t.Run("server sends", func(t *testing.T) {
-		// A server's ticket stands in the flight that its Finished ends, and the
-		// client reads the flight at once.
+		// A server's ticket is in the flight that its Finished ends, and the client
+		// reads the flight at once.
 		c, s := tcpPair(t)
 		o := &Options{Record: func(cfg *record.ConnConfig) {
 			if len(cfg.Unread) == 0 {

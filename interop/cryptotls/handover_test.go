@@ -192,7 +192,7 @@ func TestHandOverRefuses(t *testing.T) {
 	}
 }
 
-// TestSealedRecords seals what may and what may not stand behind Finished.
+// TestSealedRecords seals what may and what may not follow Finished.
 func TestSealedRecords(t *testing.T) {
 	suite := aead.AES128GCM()
 	hs, app := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32)

@@ -258,7 +258,7 @@ func TestAcceptErrors(t *testing.T) {
 	}
 }
 
-// TestPanicInConfig: a panic in a function of the config is told to
+// TestPanicInConfig: a panic in a function of the config is reported to
 // HandshakeError and costs only its connection.
 func TestPanicInConfig(t *testing.T) {
 	config := serverConfig()
