@@ -3,8 +3,8 @@
 package asm
 
 // The declarations below are the contract that the kernels rely on. Every
-// backend has the same five kernels. One that needs more than every x86-64
-// processor has must only be called for a key of its backend.
+// backend has the same five kernels, which may be called only for a key of
+// that backend.
 //
 //	Init    sets up round keys and the powers of H for short texts
 //	Powers  sets up a table for texts that are not short
