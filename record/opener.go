@@ -256,7 +256,7 @@ func (o *Opener) AllowChangeCipherSpec(allow bool) {
 // may pad. Anything beyond it is [ErrTooMuchEarlyData]. Under other keys the call has
 // no effect. It panics if bound is negative.
 //
-// Dropped records have been overwritten in place.
+// Dropped records may have been overwritten in place.
 //
 // See RFC 9846, Section 4.3.10.
 func (o *Opener) SkipEarlyData(bound int) {
