@@ -321,6 +321,22 @@ func TestConnSendAlertEndsReads(t *testing.T) {
 	if got := describe(newFollower(t).take(t, s.out.Bytes())); got != "close_notify" {
 		t.Errorf("sent %s", got)
 	}
+
+	// A direction that has ended before keeps its error.
+	c, _, _ = faultyConn(t, newPeer(t).record(21, []byte{1, 0}, 0), ConnConfig{})
+	buf := make([]byte, 1)
+	if _, err := c.Read(buf); err != io.EOF {
+		t.Fatal(err)
+	}
+	if err := c.SendAlert(AlertInternalError); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.Read(buf); err != io.EOF {
+		t.Errorf("Read after close_notify and our alert: %v", err)
+	}
+	if _, err := c.Write(buf); !errors.Is(err, ErrClosed) {
+		t.Errorf("Write after it: %v", err)
+	}
 }
 
 // TestConnSendAlertBesideWrite: it does not wait for a Write that does not end. That
