@@ -3,10 +3,11 @@ package aead
 import (
 	"crypto"
 	"crypto/hkdf"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
+
+	"golang.org/x/crypto/cryptobyte"
 )
 
 // TrafficKeys are the write key and write IV of one direction. They print as
@@ -81,8 +82,6 @@ func NextTrafficSecret(s *Suite, secret []byte) ([]byte, error) {
 	return ExpandLabel(s.p.Hash, secret, "traffic upd", nil, s.p.Hash.Size())
 }
 
-const labelPrefix = "tls13 "
-
 var errExpandLength = errors.New("aead: length does not fit HKDF-Expand-Label")
 
 // ExpandLabel returns HKDF-Expand-Label(secret, label, context, length), in a
@@ -102,19 +101,20 @@ func ExpandLabel(h crypto.Hash, secret []byte, label string, context []byte, len
 	//     opaque label<7..255> = "tls13 " + Label;
 	//     opaque context<0..255> = Context;
 	// } HkdfLabel;
-	switch {
-	case label == "":
+	if label == "" {
 		return nil, errors.New("aead: empty label")
-	case len(labelPrefix)+len(label) > 255 || len(context) > 255:
-		return nil, errors.New("aead: label or context too long")
 	}
-	// On the stack: a handshake derives a dozen keys.
-	info := make([]byte, 0, 2+1+255+1+255)
-	info = binary.BigEndian.AppendUint16(info, uint16(length))
-	info = append(info, byte(len(labelPrefix)+len(label)))
-	info = append(info, labelPrefix...)
-	info = append(info, label...)
-	info = append(info, byte(len(context)))
-	info = append(info, context...)
+	var b cryptobyte.Builder
+	b.AddUint16(uint16(length))
+	b.AddUint8LengthPrefixed(func(b *cryptobyte.Builder) {
+		b.AddBytes([]byte("tls13 " + label))
+	})
+	b.AddUint8LengthPrefixed(func(b *cryptobyte.Builder) {
+		b.AddBytes(context)
+	})
+	info, err := b.Bytes()
+	if err != nil {
+		return nil, fmt.Errorf("aead: HkdfLabel: %w", err)
+	}
 	return hkdf.Expand(h.New, secret, string(info), length)
 }
