@@ -38,7 +38,7 @@ func TestWipeErases(t *testing.T) {
 		if record != nil {
 			message := func() (message any) {
 				defer func() { message = recover() }()
-				record.Seal(make([]byte, 17), 6, gcm.AD{}, nil, 23)
+				record.Seal(make([]byte, 17), 6, nil, 23, gcm.AD{})
 				return nil
 			}()
 			if text, _ := message.(string); !strings.HasPrefix(text, "gcm: RecordKey was wiped") {

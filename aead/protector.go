@@ -177,7 +177,7 @@ func (p *Protector) Seal(out []byte, header uint64, content []byte, contentType 
 		return err
 	}
 	if s.record != nil {
-		s.record.Seal(out, seq, gcm.ADOf(header, headerSize), content, contentType)
+		s.record.Seal(out, seq, content, contentType, gcm.ADOf(header, headerSize))
 		return nil
 	}
 	out[len(content)] = contentType
@@ -208,7 +208,7 @@ func (p *Protector) SealSplit(out []byte, header uint64, prefix []byte) error {
 		return err
 	}
 	if s.record != nil {
-		s.record.SealSplit(out, seq, gcm.ADOf(header, headerSize), prefix)
+		s.record.SealSplit(out, seq, prefix, gcm.ADOf(header, headerSize))
 		return nil
 	}
 	s.sealSplit(out, seq, header, prefix)
@@ -243,7 +243,7 @@ func (p *Protector) SealGather(out []byte, header uint64, pieces [][]byte) error
 		return err
 	}
 	if s.record != nil {
-		s.record.SealGather(out, seq, gcm.ADOf(header, headerSize), pieces)
+		s.record.SealGather(out, seq, pieces, gcm.ADOf(header, headerSize))
 		return nil
 	}
 	s.sealGather(out, seq, header, pieces)
@@ -286,7 +286,7 @@ func (p *Protector) Open(prefix []byte, header uint64, body []byte) error {
 	}
 	var err error
 	if s.record != nil {
-		err = s.record.OpenSplit(prefix, seq, gcm.ADOf(header, headerSize), body)
+		err = s.record.OpenSplit(prefix, seq, body, gcm.ADOf(header, headerSize))
 	} else {
 		err = s.open(prefix, seq, header, body)
 	}

@@ -94,7 +94,7 @@ func TestBackendRecordCounters(t *testing.T) {
 			want = keystream(want[:0], s.block, nonce, most)
 			for _, tgt := range s.targets {
 				for n := 1; n <= most; n += 1 + n/3 {
-					tgt.record.Seal(out[:n+gcm.TagSize], seq, gcm.AD{}, zeros[:n-1], 0)
+					tgt.record.Seal(out[:n+gcm.TagSize], seq, zeros[:n-1], 0, gcm.AD{})
 					if i := firstDifference(out[:n], want[:n]); i >= 0 {
 						t.Fatalf("%s, seq %#x, %d bytes: block %d (byte %d) is not the encryption of its counter",
 							tgt.backend, seq, n, i/16, i)

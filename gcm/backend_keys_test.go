@@ -88,15 +88,15 @@ func TestBackendWipe(t *testing.T) {
 	s.record(&m, 4, 300, 5)
 	for _, tgt := range s.targets {
 		k := tgt.record
-		k.OpenSplit(nil, m.seq, m.ad, bytes.Clone(m.sealed)) // whatever it sets up late is there
+		k.OpenSplit(nil, m.seq, bytes.Clone(m.sealed), m.ad) // whatever it sets up late is there
 		k.Wipe()
 		k.Wipe()
 		buf := bytes.Clone(m.sealed)
 		for name, call := range map[string]func(){
-			"Seal":       func() { k.Seal(buf, m.seq, m.ad, m.text[:299], 0) },
-			"SealSplit":  func() { k.SealSplit(buf, m.seq, m.ad, m.text) },
-			"SealGather": func() { k.SealGather(buf, m.seq, m.ad, [][]byte{m.text}) },
-			"OpenSplit":  func() { k.OpenSplit(nil, m.seq, m.ad, buf) },
+			"Seal":       func() { k.Seal(buf, m.seq, m.text[:299], 0, m.ad) },
+			"SealSplit":  func() { k.SealSplit(buf, m.seq, m.text, m.ad) },
+			"SealGather": func() { k.SealGather(buf, m.seq, [][]byte{m.text}, m.ad) },
+			"OpenSplit":  func() { k.OpenSplit(nil, m.seq, buf, m.ad) },
 		} {
 			func() {
 				defer func() {

@@ -58,7 +58,7 @@ func partitions(t *testing.T, head int) {
 				if turn%2 == 0 {
 					tgt.aead.SealGather(out[:0], m.nonce, from[:], m.aad)
 				} else {
-					tgt.record.SealGather(out, m.seq, m.ad, from[:])
+					tgt.record.SealGather(out, m.seq, from[:], m.ad)
 				}
 				if !bytes.Equal(out, m.sealed) {
 					t.Fatalf("%s: pieces that end at %v: wrong ciphertext", tgt.backend, cuts[1:])
@@ -161,7 +161,7 @@ func TestBackendPieceLengths(t *testing.T) {
 				if turn%2 == 0 {
 					tgt.aead.SealGather(out[:0], m.nonce, pieces, m.aad)
 				} else {
-					tgt.record.SealGather(out, m.seq, m.ad, pieces)
+					tgt.record.SealGather(out, m.seq, pieces, m.ad)
 				}
 				if !bytes.Equal(out, m.sealed) {
 					fail("wrong ciphertext")

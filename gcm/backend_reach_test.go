@@ -115,12 +115,12 @@ func entryPoints(t *testing.T, tgt *target) map[string]func() {
 		"OpenScatter":   func() { tgt.aead.OpenScatter([][]byte{out[:n/2], out[n/2 : n]}, nonce, sealed, aad) },
 	}
 	if k := tgt.record; k != nil {
-		calls["RecordKey.Seal"] = func() { k.Seal(out, 1, gcm.ADOf(2, 5), text, 23) }
-		calls["RecordKey.Seal in place"] = func() { k.Seal(mem[:n+1+gcm.TagSize], 1, gcm.ADOf(2, 5), text, 23) }
-		calls["RecordKey.SealSplit"] = func() { k.SealSplit(out, 1, gcm.ADOf(2, 5), text) }
-		calls["RecordKey.SealGather"] = func() { k.SealGather(gathered, 1, gcm.ADOf(2, 5), pieces) }
-		calls["RecordKey.OpenSplit"] = func() { k.OpenSplit(out[:n-1], 1, gcm.ADOf(2, 5), sealed) }
-		calls["RecordKey.OpenSplit in place"] = func() { k.OpenSplit(nil, 1, gcm.ADOf(2, 5), sealed) }
+		calls["RecordKey.Seal"] = func() { k.Seal(out, 1, text, 23, gcm.ADOf(2, 5)) }
+		calls["RecordKey.Seal in place"] = func() { k.Seal(mem[:n+1+gcm.TagSize], 1, text, 23, gcm.ADOf(2, 5)) }
+		calls["RecordKey.SealSplit"] = func() { k.SealSplit(out, 1, text, gcm.ADOf(2, 5)) }
+		calls["RecordKey.SealGather"] = func() { k.SealGather(gathered, 1, pieces, gcm.ADOf(2, 5)) }
+		calls["RecordKey.OpenSplit"] = func() { k.OpenSplit(out[:n-1], 1, sealed, gcm.ADOf(2, 5)) }
+		calls["RecordKey.OpenSplit in place"] = func() { k.OpenSplit(nil, 1, sealed, gcm.ADOf(2, 5)) }
 	}
 	return calls
 }

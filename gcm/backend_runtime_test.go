@@ -253,11 +253,11 @@ func callFromStack(tgt *target, m *message) bool {
 	if !bytes.Equal(buf[:], m.sealed) {
 		return false
 	}
-	err := tgt.record.OpenSplit(prefix[:], m.seq, m.ad, buf[:])
+	err := tgt.record.OpenSplit(prefix[:], m.seq, buf[:], m.ad)
 	if err != nil || !bytes.Equal(prefix[:], m.text[:99]) || buf[99] != m.text[99] {
 		return false
 	}
-	tgt.record.Seal(buf[:], m.seq, m.ad, prefix[:], m.text[99])
+	tgt.record.Seal(buf[:], m.seq, prefix[:], m.text[99], m.ad)
 	if !bytes.Equal(buf[:], m.sealed) {
 		return false
 	}

@@ -156,13 +156,13 @@ func stackCalls(t *testing.T, s *keySet, tgt *target, n int) (list []stackCall) 
 	for name, cut := range map[string]func(b []byte) [][]byte{"": cuts, " of small pieces": small} {
 		pieces := cut(text)
 		seals("SealGather"+name, func() { tgt.aead.SealGather(out[:0], nonce, pieces, aad) })
-		seals("RecordKey.SealGather"+name, func() { tgt.record.SealGather(out, seq, ad, pieces) })
+		seals("RecordKey.SealGather"+name, func() { tgt.record.SealGather(out, seq, pieces, ad) })
 	}
-	seals("RecordKey.Seal", func() { tgt.record.Seal(out, seq, ad, text[:n-1], text[n-1]) })
+	seals("RecordKey.Seal", func() { tgt.record.Seal(out, seq, text[:n-1], text[n-1], ad) })
 	// The rest is in place.
 	split := len(text) * 9 / 10
 	seals("SealSplit", func() { copy(out, text); tgt.aead.SealSplit(out, nonce, text[:split], aad) })
-	seals("RecordKey.SealSplit", func() { copy(out, text); tgt.record.SealSplit(out, seq, ad, text[:split]) })
+	seals("RecordKey.SealSplit", func() { copy(out, text); tgt.record.SealSplit(out, seq, text[:split], ad) })
 
 	for _, from := range [][]byte{sealed, forged} {
 		refuses := bytes.Equal(from, forged)
@@ -181,7 +181,7 @@ func stackCalls(t *testing.T, s *keySet, tgt *target, n int) (list []stackCall) 
 		}
 		opens("Open", [][]byte{out[:n]}, func() error { _, err := tgt.aead.Open(out[:0], nonce, buf, aad); return err })
 		opens("OpenSplit", [][]byte{out[:split], buf[split:n]}, func() error { return tgt.aead.OpenSplit(out[:split], nonce, buf, aad) })
-		opens("RecordKey.OpenSplit", [][]byte{out[:split], buf[split:n]}, func() error { return tgt.record.OpenSplit(out[:split], seq, ad, buf) })
+		opens("RecordKey.OpenSplit", [][]byte{out[:split], buf[split:n]}, func() error { return tgt.record.OpenSplit(out[:split], seq, buf, ad) })
 		for name, cut := range map[string]func(b []byte) [][]byte{"": cuts, " to small pieces": small} {
 			pieces := cut(out[:n])
 			opens("OpenScatter"+name, pieces, func() error { return tgt.aead.OpenScatter(pieces, nonce, buf, aad) })

@@ -83,7 +83,7 @@ func (x *exam) refuse(m *message, what string, nonceBytes, aadBytes, sealedBytes
 		}
 		if asRecord && x.tgt.record != nil {
 			open("RecordKey.OpenSplit", split(func(prefix, buf, _, _ []byte) error {
-				return x.tgt.record.OpenSplit(prefix, m.seq, m.ad, buf)
+				return x.tgt.record.OpenSplit(prefix, m.seq, buf, m.ad)
 			}))
 		}
 	}
@@ -184,7 +184,7 @@ func TestBackendShortCiphertext(t *testing.T) {
 				check("Open", err)
 				check("OpenSplit", tgt.aead.OpenSplit(out[:0], pool[:12], buf, nil))
 				check("OpenScatter", tgt.aead.OpenScatter(nil, pool[:12], buf, nil))
-				check("RecordKey.OpenSplit", tgt.record.OpenSplit(out[:0], 1, gcm.ADOf(2, 5), buf))
+				check("RecordKey.OpenSplit", tgt.record.OpenSplit(out[:0], 1, buf, gcm.ADOf(2, 5)))
 			}
 		}
 	}

@@ -466,15 +466,15 @@ func TestBackendAllocations(t *testing.T) {
 				allocs("SealSplit", func() { a.SealSplit(out, nonce, text, aad) })
 				allocs("SealSplit of half", func() { a.SealSplit(out, nonce, text[:n/2], aad) })
 				allocs("OpenSplit of half", func() { copy(out, sealed); a.OpenSplit(text[:n/2], nonce, out, aad) })
-				allocs("RecordKey.SealSplit of half", func() { k.SealSplit(rec, 1, gcm.ADOf(2, 5), text[:n/2]) })
-				allocs("RecordKey.OpenSplit of half", func() { k.OpenSplit(text[:n/2], 1, gcm.ADOf(2, 5), rec) })
+				allocs("RecordKey.SealSplit of half", func() { k.SealSplit(rec, 1, text[:n/2], gcm.ADOf(2, 5)) })
+				allocs("RecordKey.OpenSplit of half", func() { k.OpenSplit(text[:n/2], 1, rec, gcm.ADOf(2, 5)) })
 				allocs("Open", func() { a.Open(text[:0], nonce, sealed, aad) })
 				allocs("OpenSplit", func() { copy(out, sealed); a.OpenSplit(text, nonce, out, aad) })
 				allocs("OpenScatter", func() { copy(out, sealed); a.OpenScatter(pieces, nonce, out, aad) })
-				allocs("RecordKey.Seal", func() { k.Seal(rec, 1, gcm.ADOf(2, 5), text, 23) })
-				allocs("RecordKey.SealSplit", func() { k.SealSplit(rec, 1, gcm.ADOf(2, 5), text) })
-				allocs("RecordKey.SealGather", func() { k.SealGather(out, 1, gcm.ADOf(2, 5), pieces) })
-				allocs("RecordKey.OpenSplit", func() { k.OpenSplit(text, 1, gcm.ADOf(2, 5), rec) })
+				allocs("RecordKey.Seal", func() { k.Seal(rec, 1, text, 23, gcm.ADOf(2, 5)) })
+				allocs("RecordKey.SealSplit", func() { k.SealSplit(rec, 1, text, gcm.ADOf(2, 5)) })
+				allocs("RecordKey.SealGather", func() { k.SealGather(out, 1, pieces, gcm.ADOf(2, 5)) })
+				allocs("RecordKey.OpenSplit", func() { k.OpenSplit(text, 1, rec, gcm.ADOf(2, 5)) })
 			}
 		}
 	}

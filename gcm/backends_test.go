@@ -449,7 +449,7 @@ func (x *exam) uncut(what string, pieces [][]byte) {
 
 func (x *exam) doSealGather(out, nonce []byte, pieces [][]byte, aad []byte) []byte {
 	if x.ofRecord {
-		x.tgt.record.SealGather(out, x.msg.seq, x.msg.ad, pieces)
+		x.tgt.record.SealGather(out, x.msg.seq, pieces, x.msg.ad)
 		return out
 	}
 	return x.tgt.aead.SealGather(out[:0], nonce, pieces, aad)
@@ -457,7 +457,7 @@ func (x *exam) doSealGather(out, nonce []byte, pieces [][]byte, aad []byte) []by
 
 func (x *exam) doSealSplit(out, nonce, prefix, aad []byte) {
 	if x.ofRecord {
-		x.tgt.record.SealSplit(out, x.msg.seq, x.msg.ad, prefix)
+		x.tgt.record.SealSplit(out, x.msg.seq, prefix, x.msg.ad)
 		return
 	}
 	x.tgt.aead.SealSplit(out, nonce, prefix, aad)
@@ -465,7 +465,7 @@ func (x *exam) doSealSplit(out, nonce, prefix, aad []byte) {
 
 func (x *exam) doOpenSplit(prefix, nonce, buf, aad []byte) error {
 	if x.ofRecord {
-		return x.tgt.record.OpenSplit(prefix, x.msg.seq, x.msg.ad, buf)
+		return x.tgt.record.OpenSplit(prefix, x.msg.seq, buf, x.msg.ad)
 	}
 	return x.tgt.aead.OpenSplit(prefix, nonce, buf, aad)
 }
@@ -705,7 +705,7 @@ func (x *exam) recordSealApart() {
 	last := len(m.text) - 1
 	content := x.input(slotText, m.text[:last])
 	out := x.output(slotOut, len(m.sealed))
-	x.tgt.record.Seal(out, m.seq, m.ad, content, m.text[last])
+	x.tgt.record.Seal(out, m.seq, content, m.text[last], m.ad)
 	x.same("the output", out, m.sealed)
 	x.same("the content", content, m.text[:last])
 	x.end(nonce, aad)
@@ -720,7 +720,7 @@ func (x *exam) recordSealInPlace() {
 	last := len(m.text) - 1
 	out := x.output(slotOut, len(m.sealed))
 	copy(out, m.text[:last])
-	x.tgt.record.Seal(out, m.seq, m.ad, out[:last], m.text[last])
+	x.tgt.record.Seal(out, m.seq, out[:last], m.text[last], m.ad)
 	x.same("the output", out, m.sealed)
 	x.end(nonce, aad)
 }

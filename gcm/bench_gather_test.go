@@ -31,7 +31,7 @@ func BenchmarkGather(b *testing.B) {
 					r.aead.SealGather(r.buf[:0], r.next(), r.pieces, r.data)
 				} else {
 					r.seq++
-					r.record.SealGather(r.buf, r.seq, gcm.ADOf(benchHeader, 5), r.pieces)
+					r.record.SealGather(r.buf, r.seq, r.pieces, gcm.ADOf(benchHeader, 5))
 				}
 			},
 			"whole": func() {
@@ -39,7 +39,7 @@ func BenchmarkGather(b *testing.B) {
 					r.aead.Seal(r.buf[:0], r.next(), r.buf[:n], r.data)
 				} else {
 					r.seq++
-					r.record.SealSplit(r.buf, r.seq, gcm.ADOf(benchHeader, 5), nil)
+					r.record.SealSplit(r.buf, r.seq, nil, gcm.ADOf(benchHeader, 5))
 				}
 			},
 			"copied": func() {
@@ -48,7 +48,7 @@ func BenchmarkGather(b *testing.B) {
 					r.aead.Seal(r.buf[:0], r.next(), r.buf[:n], r.data)
 				} else {
 					r.seq++
-					r.record.SealSplit(r.buf, r.seq, gcm.ADOf(benchHeader, 5), nil)
+					r.record.SealSplit(r.buf, r.seq, nil, gcm.ADOf(benchHeader, 5))
 				}
 			},
 			"cipher": func() {
@@ -70,7 +70,7 @@ func BenchmarkScatter(b *testing.B) {
 		prefix := make([]byte, n-sizes[len(sizes)-1])
 		sealed := r.aead.Seal(nil, r.nonce, r.buf[:n], r.data)
 		if kind == "RecordKey" {
-			r.record.SealSplit(r.buf, 7, gcm.ADOf(benchHeader, 5), nil)
+			r.record.SealSplit(r.buf, 7, nil, gcm.ADOf(benchHeader, 5))
 			sealed = bytes.Clone(r.buf)
 		}
 		theirs := r.oracle.Seal(nil, r.nonce, r.buf[:n], r.data)
@@ -78,7 +78,7 @@ func BenchmarkScatter(b *testing.B) {
 			if kind == "AEAD" {
 				r.must(r.aead.Open(r.buf[:0], r.nonce, r.buf, r.data))
 			} else {
-				r.must(nil, r.record.OpenSplit(nil, 7, gcm.ADOf(benchHeader, 5), r.buf))
+				r.must(nil, r.record.OpenSplit(nil, 7, r.buf, gcm.ADOf(benchHeader, 5)))
 			}
 		}
 		scatter := func() {
@@ -95,7 +95,7 @@ func BenchmarkScatter(b *testing.B) {
 				if kind == "AEAD" {
 					r.must(nil, r.aead.OpenScatter(r.pieces, r.nonce, r.buf, r.data))
 				} else {
-					r.must(nil, r.record.OpenSplit(prefix, 7, gcm.ADOf(benchHeader, 5), r.buf))
+					r.must(nil, r.record.OpenSplit(prefix, 7, r.buf, gcm.ADOf(benchHeader, 5)))
 				}
 			},
 			"whole": func() {

@@ -87,7 +87,7 @@ func BenchmarkRecordSeal(b *testing.B) {
 		k, content, out := benchRecordKey(b, key), make([]byte, n), make([]byte, n+1+gcm.TagSize)
 		var seq uint64
 		for b.Loop() {
-			k.Seal(out, seq, gcm.ADOf(benchHeader, 5), content, 23)
+			k.Seal(out, seq, content, 23, gcm.ADOf(benchHeader, 5))
 			seq++
 		}
 	})
@@ -112,11 +112,11 @@ func BenchmarkOpen(b *testing.B) {
 func BenchmarkRecordOpen(b *testing.B) {
 	bench(b, func(b *testing.B, key []byte, n int) {
 		k, content, sealed := benchRecordKey(b, key), make([]byte, n), make([]byte, n+1+gcm.TagSize)
-		k.Seal(sealed, 0, gcm.ADOf(benchHeader, 5), content, 23)
+		k.Seal(sealed, 0, content, 23, gcm.ADOf(benchHeader, 5))
 		buf := make([]byte, len(sealed))
 		for b.Loop() {
 			copy(buf, sealed)
-			if err := k.OpenSplit(content, 0, gcm.ADOf(benchHeader, 5), buf); err != nil {
+			if err := k.OpenSplit(content, 0, buf, gcm.ADOf(benchHeader, 5)); err != nil {
 				b.Fatal(err)
 			}
 		}

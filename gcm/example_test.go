@@ -125,10 +125,10 @@ func ExampleRecordKey() {
 	content := []byte("hello")
 	record := make([]byte, len(content)+1+gcm.TagSize)
 	const seq, header, headerSize = 0, 0x1703030016, 5
-	k.Seal(record, seq, gcm.ADOf(header, headerSize), content, 23)
+	k.Seal(record, seq, content, 23, gcm.ADOf(header, headerSize))
 
 	opened := make([]byte, len(content))
-	err = k.OpenSplit(opened, seq, gcm.ADOf(header, headerSize), record)
+	err = k.OpenSplit(opened, seq, record, gcm.ADOf(header, headerSize))
 	fmt.Printf("%s, type %d, %v\n", opened, record[len(content)], err)
 	// Output: hello, type 23, <nil>
 }
@@ -142,8 +142,8 @@ func ExampleRecordKey_SealSplit() {
 	content := []byte("hello")
 	record := make([]byte, len(content)+1+10+gcm.TagSize) // ten zeros of padding
 	record[len(content)] = 23
-	k.SealSplit(record, 0, gcm.ADOf(0x1703030020, 5), content)
-	err = k.OpenSplit(nil, 0, gcm.ADOf(0x1703030020, 5), record) // all of it in place
+	k.SealSplit(record, 0, content, gcm.ADOf(0x1703030020, 5))
+	err = k.OpenSplit(nil, 0, record, gcm.ADOf(0x1703030020, 5)) // all of it in place
 	fmt.Printf("%q, %v\n", record[:16], err)
 	// Output: "hello\x17\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00", <nil>
 }
@@ -154,8 +154,8 @@ func ExampleRecordKey_SealGather() {
 		panic(err)
 	}
 	record := make([]byte, 11+1+gcm.TagSize)
-	k.SealGather(record, 0, gcm.ADOf(0x170303001c, 5), [][]byte{[]byte("hello "), []byte("world"), {23}})
-	err = k.OpenSplit(nil, 0, gcm.ADOf(0x170303001c, 5), record)
+	k.SealGather(record, 0, [][]byte{[]byte("hello "), []byte("world"), {23}}, gcm.ADOf(0x170303001c, 5))
+	err = k.OpenSplit(nil, 0, record, gcm.ADOf(0x170303001c, 5))
 	fmt.Printf("%q, %v\n", record[:12], err)
 	// Output: "hello world\x17", <nil>
 }

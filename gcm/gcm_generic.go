@@ -181,20 +181,20 @@ func (k *genericRecordKey) init(key []byte, iv *[NonceSize]byte) error {
 
 func (k *genericRecordKey) backend() string { return portable }
 
-func (k *genericRecordKey) seal(out []byte, seq uint64, ad AD, text []byte, trailer byte) {
+func (k *genericRecordKey) seal(out []byte, seq uint64, text []byte, trailer byte, ad AD) {
 	out[len(text)] = trailer
-	k.sealSplit(out, seq, ad, text)
+	k.sealSplit(out, seq, text, ad)
 }
 
-func (k *genericRecordKey) sealSplit(out []byte, seq uint64, ad AD, prefix []byte) {
+func (k *genericRecordKey) sealSplit(out []byte, seq uint64, prefix []byte, ad AD) {
 	k.key.seal(out, k.nonceFor(seq), prefix, k.bytes(ad))
 }
 
-func (k *genericRecordKey) sealPieces(out []byte, seq uint64, ad AD, pieces [][]byte) {
+func (k *genericRecordKey) sealPieces(out []byte, seq uint64, pieces [][]byte, ad AD) {
 	k.key.sealPieces(out, k.nonceFor(seq), pieces, k.bytes(ad))
 }
 
-func (k *genericRecordKey) open(prefix []byte, seq uint64, ad AD, buf []byte) bool {
+func (k *genericRecordKey) open(prefix []byte, seq uint64, buf []byte, ad AD) bool {
 	return k.key.open(prefix, k.nonceFor(seq), buf, k.bytes(ad))
 }
 

@@ -153,7 +153,7 @@ func TestKeysAreCopied(t *testing.T) {
 		t.Error("AEAD changed with the caller's key")
 	}
 	got := make([]byte, len(want))
-	k.SealSplit(got, 0, gcm.AD{}, []byte("text"))
+	k.SealSplit(got, 0, []byte("text"), gcm.AD{})
 	if string(got) != string(want) {
 		t.Error("RecordKey changed with the caller's key or IV")
 	}
@@ -182,11 +182,11 @@ func TestTextLimit(t *testing.T) {
 	for _, over := range []int{1, 2, 15, 16, 31, 32} { // one byte over the limit to 2³⁶
 		pieces[last] = mebi[:len(mebi)-32+over]
 		mustPanic(t, "gcm: text too large", func() { a.SealGather(out[:0], nonce, pieces, nil) })
-		mustPanic(t, "gcm: text too large", func() { k.SealGather(out, 0, gcm.AD{}, pieces) })
+		mustPanic(t, "gcm: text too large", func() { k.SealGather(out, 0, pieces, gcm.AD{}) })
 	}
 	// At the limit the sum is valid; here it is just not the output's size.
 	pieces[last] = mebi[:len(mebi)-32]
-	mustPanic(t, "gcm: output is not the pieces and a tag long", func() { k.SealGather(out, 0, gcm.AD{}, pieces) })
+	mustPanic(t, "gcm: output is not the pieces and a tag long", func() { k.SealGather(out, 0, pieces, gcm.AD{}) })
 	mustPanic(t, "gcm: pieces do not add up to the plaintext", func() { a.OpenScatter(pieces, nonce, out, nil) })
 	if string(out) != string(make([]byte, 64)) {
 		t.Error("output was written")
@@ -221,15 +221,15 @@ func TestWipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := make([]byte, 17)
-	k.Seal(out, 0, gcm.AD{}, nil, 1)
+	k.Seal(out, 0, nil, 1, gcm.AD{})
 	k.Wipe()
 	k.Wipe() // twice is fine
 	const message = "gcm: RecordKey was wiped or not made by NewRecordKey"
 	for _, k := range []*gcm.RecordKey{k, new(gcm.RecordKey)} {
-		mustPanic(t, message, func() { k.Seal(out, 1, gcm.AD{}, nil, 1) })
-		mustPanic(t, message, func() { k.SealSplit(out, 1, gcm.AD{}, nil) })
-		mustPanic(t, message, func() { k.SealGather(out, 1, gcm.AD{}, [][]byte{{1}}) })
-		mustPanic(t, message, func() { k.OpenSplit(nil, 1, gcm.AD{}, out) })
+		mustPanic(t, message, func() { k.Seal(out, 1, nil, 1, gcm.AD{}) })
+		mustPanic(t, message, func() { k.SealSplit(out, 1, nil, gcm.AD{}) })
+		mustPanic(t, message, func() { k.SealGather(out, 1, [][]byte{{1}}, gcm.AD{}) })
+		mustPanic(t, message, func() { k.OpenSplit(nil, 1, out, gcm.AD{}) })
 	}
 }
 
@@ -245,13 +245,13 @@ func TestCopiesAreWiped(t *testing.T) {
 				t.Fatal(err)
 			}
 			out, text := make([]byte, 1017), filler("text", 1000)
-			k.Seal(out, 0, gcm.AD{}, text, 23)
-			k.Seal(out, 1, gcm.AD{}, text, 23) // the second long text makes the table
+			k.Seal(out, 0, text, 23, gcm.AD{})
+			k.Seal(out, 1, text, 23, gcm.AD{}) // the second long text makes the table
 			want := bytes.Clone(out)
 			copied := reflect.New(reflect.TypeFor[gcm.RecordKey]())
 			copied.Elem().Set(reflect.ValueOf(k).Elem())
 			c := copied.Interface().(*gcm.RecordKey)
-			if c.Seal(out, 1, gcm.AD{}, text, 23); !bytes.Equal(out, want) || c.Backend() != backend {
+			if c.Seal(out, 1, text, 23, gcm.AD{}); !bytes.Equal(out, want) || c.Backend() != backend {
 				t.Errorf("%s: a copy seals to something else", backend)
 			}
 			if wipeCopy {
@@ -262,8 +262,8 @@ func TestCopiesAreWiped(t *testing.T) {
 			for range 2 {
 				for _, k := range []*gcm.RecordKey{k, c} {
 					const message = "gcm: RecordKey was wiped or not made by NewRecordKey"
-					mustPanic(t, message, func() { k.Seal(out, 2, gcm.AD{}, text, 23) })
-					mustPanic(t, message, func() { k.OpenSplit(nil, 1, gcm.AD{}, out) })
+					mustPanic(t, message, func() { k.Seal(out, 2, text, 23, gcm.AD{}) })
+					mustPanic(t, message, func() { k.OpenSplit(nil, 1, out, gcm.AD{}) })
 				}
 				reflect.ValueOf(k).Elem().Set(copied.Elem())
 			}

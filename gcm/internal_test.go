@@ -16,7 +16,7 @@ func TestWipeErases(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		k.Seal(make([]byte, 117), 1, ADOf(2, 5), make([]byte, 100), 23)
+		k.Seal(make([]byte, 117), 1, make([]byte, 100), 23, ADOf(2, 5))
 		key := &k.state.key
 		if kernel := key.kernel(); kernel != nil {
 			memory := unsafe.Slice((*byte)(unsafe.Pointer(kernel)), unsafe.Sizeof(*kernel))

@@ -67,11 +67,11 @@ func TestRaceDetector(t *testing.T) {
 		{"AEAD.OpenSplit", func() { err = aead.OpenSplit(piece, nonce, sealed, ad) }, []*[]byte{&tag, &ad}, []*[]byte{&piece, &sealed}},
 		{"AEAD.OpenScatter", func() { err = aead.OpenScatter([][]byte{text[:size*3/4], piece}, nonce, sealed, ad) },
 			[]*[]byte{&tag, &ad}, []*[]byte{&piece, &sealed}},
-		{"RecordKey.Seal", func() { record.Seal(sealed, 1, gcm.AD{}, text[1:], 23) }, []*[]byte{&text}, []*[]byte{&sealed}},
-		{"RecordKey.SealSplit", func() { record.SealSplit(sealed, 1, gcm.AD{}, piece) }, []*[]byte{&piece}, []*[]byte{&sealed}},
-		{"RecordKey.SealGather", func() { record.SealGather(sealed, 1, gcm.AD{}, [][]byte{text[:size*3/4], piece}) },
+		{"RecordKey.Seal", func() { record.Seal(sealed, 1, text[1:], 23, gcm.AD{}) }, []*[]byte{&text}, []*[]byte{&sealed}},
+		{"RecordKey.SealSplit", func() { record.SealSplit(sealed, 1, piece, gcm.AD{}) }, []*[]byte{&piece}, []*[]byte{&sealed}},
+		{"RecordKey.SealGather", func() { record.SealGather(sealed, 1, [][]byte{text[:size*3/4], piece}, gcm.AD{}) },
 			[]*[]byte{&piece}, []*[]byte{&sealed}},
-		{"RecordKey.OpenSplit", func() { err = record.OpenSplit(piece, 1, gcm.AD{}, sealed) }, []*[]byte{&tag}, []*[]byte{&piece, &sealed}},
+		{"RecordKey.OpenSplit", func() { err = record.OpenSplit(piece, 1, sealed, gcm.AD{}) }, []*[]byte{&tag}, []*[]byte{&piece, &sealed}},
 	} {
 		beside := func(use func(b []byte), b *[]byte) bool {
 			piece, ad = make([]byte, size/4), make([]byte, 100)
@@ -82,7 +82,7 @@ func TestRaceDetector(t *testing.T) {
 			case strings.HasPrefix(c.name, "AEAD.Open"):
 				aead.Seal(sealed[:0], nonce, text, ad)
 			case strings.HasPrefix(c.name, "RecordKey.Open"):
-				record.SealSplit(sealed, 1, gcm.AD{}, nil)
+				record.SealSplit(sealed, 1, nil, gcm.AD{})
 			}
 			err = nil
 			before := runtime.RaceErrors()
@@ -115,7 +115,7 @@ func TestRaceDetector(t *testing.T) {
 	// Two calls of one key at once, each with buffers of its own.
 	for name, call := range map[string]func(out []byte){
 		"AEAD":      func(out []byte) { aead.Seal(out[:0], nonce, out[:size], nil) },
-		"RecordKey": func(out []byte) { record.SealSplit(out, 1, gcm.AD{}, nil) },
+		"RecordKey": func(out []byte) { record.SealSplit(out, 1, nil, gcm.AD{}) },
 	} {
 		before := runtime.RaceErrors()
 		var other sync.WaitGroup

@@ -89,12 +89,12 @@ var ratioCases = []struct {
 	// The content of a record from elsewhere, and one byte more.
 	{"SealRecord", 0, func(b *testing.B, backend string, keySize, n int) (ours, theirs func()) {
 		r := newRatio(b, backend, keySize, n)
-		return func() { r.seq++; r.record.Seal(r.buf, r.seq, gcm.ADOf(0x1703030000, 5), r.other[:n-1], 23) },
+		return func() { r.seq++; r.record.Seal(r.buf, r.seq, r.other[:n-1], 23, gcm.ADOf(0x1703030000, 5)) },
 			func() { r.oracle.Seal(r.buf[:0], r.next(), r.buf[:n], r.data) }
 	}},
 	{"SealRecordInPlace", 0, func(b *testing.B, backend string, keySize, n int) (ours, theirs func()) {
 		r := newRatio(b, backend, keySize, n)
-		return func() { r.seq++; r.record.Seal(r.buf, r.seq, gcm.ADOf(0x1703030000, 5), r.buf[:n-1], 23) },
+		return func() { r.seq++; r.record.Seal(r.buf, r.seq, r.buf[:n-1], 23, gcm.ADOf(0x1703030000, 5)) },
 			func() { r.oracle.Seal(r.buf[:0], r.next(), r.buf[:n], r.data) }
 	}},
 	{"Open", 0, func(b *testing.B, backend string, keySize, n int) (ours, theirs func()) {
@@ -106,7 +106,7 @@ var ratioCases = []struct {
 	{"OpenRecord", 0, func(b *testing.B, backend string, keySize, n int) (ours, theirs func()) {
 		r := newRatio(b, backend, keySize, n)
 		r.theirs = r.oracle.Seal(nil, r.nonce, r.buf[:n], r.data)
-		r.record.Seal(r.other, 7, gcm.ADOf(0x1703030000, 5), r.other[:n-1], 23)
+		r.record.Seal(r.other, 7, r.other[:n-1], 23, gcm.ADOf(0x1703030000, 5))
 		// The last byte is opened in place, so it is put back. Records take
 		// turns, or the next open would wait for that store.
 		var records [8][]byte
@@ -117,7 +117,7 @@ var ratioCases = []struct {
 		return func() {
 				i++
 				sealed := records[i%len(records)]
-				r.must(nil, r.record.OpenSplit(r.buf[:n-1], 7, gcm.ADOf(0x1703030000, 5), sealed))
+				r.must(nil, r.record.OpenSplit(r.buf[:n-1], 7, sealed, gcm.ADOf(0x1703030000, 5)))
 				sealed[n-1] = last
 			},
 			func() { r.must(r.oracle.Open(r.buf[:0], r.nonce, r.theirs, r.data)) }
@@ -128,7 +128,7 @@ var ratioCases = []struct {
 		return func() {
 				k, err := gcm.NewRecordKey(r.key, r.iv)
 				r.must(nil, err)
-				k.Seal(r.buf, 0, gcm.ADOf(0x1703030000, 5), r.buf[:n-1], 23)
+				k.Seal(r.buf, 0, r.buf[:n-1], 23, gcm.ADOf(0x1703030000, 5))
 			}, func() {
 				block, err := aes.NewCipher(r.key)
 				r.must(nil, err)

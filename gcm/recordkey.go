@@ -71,7 +71,7 @@ func NewRecordKey(key, iv []byte) (*RecordKey, error) {
 // key. It panics, before it writes anything, on a wrong length of out, more
 // than [MaxTextSize] bytes of text and trailer, an invalid overlap, and after
 // [RecordKey.Wipe].
-func (k *RecordKey) Seal(out []byte, seq uint64, ad AD, text []byte, trailer byte) {
+func (k *RecordKey) Seal(out []byte, seq uint64, text []byte, trailer byte, ad AD) {
 	key := k.check()
 	if len(out)-1-TagSize != len(text) {
 		panic("gcm: output is not the text, a byte and a tag long")
@@ -88,7 +88,7 @@ func (k *RecordKey) Seal(out []byte, seq uint64, ad AD, text []byte, trailer byt
 		sealTrailer(kernel, out, text, trailer, asm.NonceAt(seq), ad.block())
 		return
 	}
-	key.seal(out, seq, ad, text, trailer)
+	key.seal(out, seq, text, trailer, ad)
 }
 
 // SealSplit fills out with the ciphertext of a text and its tag. The text is
@@ -100,7 +100,7 @@ func (k *RecordKey) Seal(out []byte, seq uint64, ad AD, text []byte, trailer byt
 // SealSplit uses the number seq as [RecordKey.Seal] does. It panics, before it
 // writes anything, when out is shorter than len(prefix) + [TagSize], and
 // otherwise as Seal does.
-func (k *RecordKey) SealSplit(out []byte, seq uint64, ad AD, prefix []byte) {
+func (k *RecordKey) SealSplit(out []byte, seq uint64, prefix []byte, ad AD) {
 	key := k.check()
 	checkSplitSize(len(out), len(prefix), TagSize)
 	checkTextSize(uint64(len(out) - TagSize))
@@ -115,7 +115,7 @@ func (k *RecordKey) SealSplit(out []byte, seq uint64, ad AD, prefix []byte) {
 		sealSplit(kernel, out, prefix, asm.NonceAt(seq), ad.block())
 		return
 	}
-	key.sealSplit(out, seq, ad, prefix)
+	key.sealSplit(out, seq, prefix, ad)
 }
 
 // SealGather fills out with the ciphertext of the concatenation of pieces and
@@ -127,7 +127,7 @@ func (k *RecordKey) SealSplit(out []byte, seq uint64, ad AD, prefix []byte) {
 // Warning: nobody may change the list while SealGather runs: see [AEAD.SealGather].
 //
 // SealGather uses the number seq and panics as [RecordKey.Seal] does.
-func (k *RecordKey) SealGather(out []byte, seq uint64, ad AD, pieces [][]byte) {
+func (k *RecordKey) SealGather(out []byte, seq uint64, pieces [][]byte, ad AD) {
 	key := k.check()
 	n, ok, inexact := mem.Measure(out, pieces, MaxTextSize)
 	switch {
@@ -146,7 +146,7 @@ func (k *RecordKey) SealGather(out []byte, seq uint64, ad AD, pieces [][]byte) {
 		sealPieces(kernel, out, pieces, asm.NonceAt(seq), ad.block())
 		return
 	}
-	key.sealPieces(out, seq, ad, pieces)
+	key.sealPieces(out, seq, pieces, ad)
 }
 
 // OpenSplit verifies buf, which is a ciphertext that ends with its tag. The
@@ -165,7 +165,7 @@ func (k *RecordKey) SealGather(out []byte, seq uint64, ad AD, pieces [][]byte) {
 //
 // OpenSplit panics, before it writes anything, when prefix is longer than the
 // plaintext, on an invalid overlap, and after [RecordKey.Wipe].
-func (k *RecordKey) OpenSplit(prefix []byte, seq uint64, ad AD, buf []byte) error {
+func (k *RecordKey) OpenSplit(prefix []byte, seq uint64, buf []byte, ad AD) error {
 	key := k.check()
 	if !validCiphertextSize(len(buf), TagSize) {
 		return ErrOpen
@@ -190,7 +190,7 @@ func (k *RecordKey) OpenSplit(prefix []byte, seq uint64, ad AD, buf []byte) erro
 			ok = openSplit(kernel, prefix, buf, n, ad)
 		}
 	} else {
-		ok = key.open(prefix, seq, ad, buf)
+		ok = key.open(prefix, seq, buf, ad)
 	}
 	if !ok {
 		clear(prefix)

@@ -21,10 +21,10 @@ func TestZeroValues(t *testing.T) {
 		"Open":                 func() { a.Open(nil, nil, []byte{1}, nil) },
 		"OpenSplit":            func() { a.OpenSplit(nil, nil, []byte{1}, nil) },
 		"OpenScatter":          func() { a.OpenScatter(pieces, nil, []byte{1, 2}, nil) },
-		"RecordKey.Seal":       func() { k.Seal(make([]byte, 17), 0, gcm.AD{}, nil, 1) },
-		"RecordKey.SealSplit":  func() { k.SealSplit(make([]byte, 17), 0, gcm.AD{}, nil) },
-		"RecordKey.SealGather": func() { k.SealGather(make([]byte, 18), 0, gcm.AD{}, pieces) },
-		"RecordKey.OpenSplit":  func() { k.OpenSplit(nil, 0, gcm.AD{}, make([]byte, 17)) },
+		"RecordKey.Seal":       func() { k.Seal(make([]byte, 17), 0, nil, 1, gcm.AD{}) },
+		"RecordKey.SealSplit":  func() { k.SealSplit(make([]byte, 17), 0, nil, gcm.AD{}) },
+		"RecordKey.SealGather": func() { k.SealGather(make([]byte, 18), 0, pieces, gcm.AD{}) },
+		"RecordKey.OpenSplit":  func() { k.OpenSplit(nil, 0, make([]byte, 17), gcm.AD{}) },
 	} {
 		func() {
 			defer func() {

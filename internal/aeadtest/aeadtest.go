@@ -32,10 +32,10 @@ type Gatherer interface {
 
 // RecordKey is what [RunRecord] tests. AD is the type that additional data has.
 type RecordKey[AD any] interface {
-	Seal(out []byte, seq uint64, ad AD, text []byte, trailer byte)
-	SealSplit(out []byte, seq uint64, ad AD, prefix []byte)
-	SealGather(out []byte, seq uint64, ad AD, pieces [][]byte)
-	OpenSplit(prefix []byte, seq uint64, ad AD, buf []byte) error
+	Seal(out []byte, seq uint64, text []byte, trailer byte, ad AD)
+	SealSplit(out []byte, seq uint64, prefix []byte, ad AD)
+	SealGather(out []byte, seq uint64, pieces [][]byte, ad AD)
+	OpenSplit(prefix []byte, seq uint64, buf []byte, ad AD) error
 }
 
 // Config says what to test.
@@ -289,19 +289,19 @@ func newRecordSuite[AD any](c RecordConfig[AD]) *suite {
 							panic(e)
 						}
 					}()
-					k.Seal(out, seq(nonce), adOf(ad), pieces[0], trailer)
+					k.Seal(out, seq(nonce), pieces[0], trailer, adOf(ad))
 				},
 			},
 			{
 				name: "SealGather", byValue: true, sizes: asCut, standing: []bool{false},
 				do: func(out, nonce []byte, pieces [][]byte, ad []byte) {
-					k.SealGather(out, seq(nonce), adOf(ad), pieces)
+					k.SealGather(out, seq(nonce), pieces, adOf(ad))
 				},
 			},
 			{
 				name: "SealSplit", byValue: true, sizes: inTwo, standing: []bool{false, true},
 				do: func(out, nonce []byte, pieces [][]byte, ad []byte) {
-					k.SealSplit(out, seq(nonce), adOf(ad), pieces[0])
+					k.SealSplit(out, seq(nonce), pieces[0], adOf(ad))
 				},
 			},
 		},
@@ -309,7 +309,7 @@ func newRecordSuite[AD any](c RecordConfig[AD]) *suite {
 			{
 				name: "OpenSplit", byValue: true, sizes: inTwo, standing: []bool{false, true},
 				do: func(pieces [][]byte, nonce, buf, ad []byte) error {
-					return k.OpenSplit(pieces[0], seq(nonce), adOf(ad), buf)
+					return k.OpenSplit(pieces[0], seq(nonce), buf, adOf(ad))
 				},
 			},
 		},
@@ -1215,21 +1215,21 @@ func testRecordArguments[AD any](t *testing.T, c RecordConfig[AD]) {
 	c.ADOf(1<<64-1, 8)
 	for n := range len(buf) {
 		if n != len(text)-1 {
-			refuse("text of the wrong size", func() { k.Seal(buf, 0, none, make([]byte, n), 0) })
+			refuse("text of the wrong size", func() { k.Seal(buf, 0, make([]byte, n), 0, none) })
 		}
 		if n != len(text) {
-			refuse("pieces of the wrong size", func() { k.SealGather(buf, 0, none, [][]byte{make([]byte, n/2), make([]byte, n-n/2)}) })
+			refuse("pieces of the wrong size", func() { k.SealGather(buf, 0, [][]byte{make([]byte, n/2), make([]byte, n-n/2)}, none) })
 		}
 		if n > len(text) {
-			refuse("prefix too long", func() { k.SealSplit(buf, 0, none, make([]byte, n)) })
-			refuse("prefix too long", func() { k.OpenSplit(make([]byte, n), 0, none, buf) })
+			refuse("prefix too long", func() { k.SealSplit(buf, 0, make([]byte, n), none) })
+			refuse("prefix too long", func() { k.OpenSplit(make([]byte, n), 0, buf, none) })
 		}
 	}
 	for n := range tag + 1 {
-		refuse("no room for trailer and tag", func() { k.Seal(buf[:n], 0, none, nil, 0) })
+		refuse("no room for trailer and tag", func() { k.Seal(buf[:n], 0, nil, 0, none) })
 		if n < tag {
-			refuse("no room for the tag", func() { k.SealSplit(buf[:n], 0, none, nil) })
-			refuse("no room for the tag", func() { k.SealGather(buf[:n], 0, none, nil) })
+			refuse("no room for the tag", func() { k.SealSplit(buf[:n], 0, nil, none) })
+			refuse("no room for the tag", func() { k.SealGather(buf[:n], 0, nil, none) })
 		}
 	}
 }

@@ -142,7 +142,7 @@ func (v *vector) record(t *testing.T, backend asm.Backend, valid bool) {
 		for _, p := range splits(n) {
 			buf := bytes.Clone(v.sealed)
 			prefix := make([]byte, p)
-			err := k.OpenSplit(prefix, seq, gcm.ADOf(ad, len(v.aad)), buf)
+			err := k.OpenSplit(prefix, seq, buf, gcm.ADOf(ad, len(v.aad)))
 			if !valid {
 				if !errors.Is(err, gcm.ErrOpen) {
 					t.Fatalf("RecordKey.OpenSplit: error %v, want gcm.ErrOpen", err)
@@ -152,18 +152,18 @@ func (v *vector) record(t *testing.T, backend asm.Backend, valid bool) {
 			if err != nil || !bytes.Equal(prefix, v.text[:p]) || !bytes.Equal(buf[p:n], v.text[p:]) {
 				t.Fatalf("RecordKey.OpenSplit: %v, %s %s", err, brief(prefix), brief(buf[p:n]))
 			}
-			k.SealSplit(buf, seq, gcm.ADOf(ad, len(v.aad)), prefix)
+			k.SealSplit(buf, seq, prefix, gcm.ADOf(ad, len(v.aad)))
 			if !bytes.Equal(buf, v.sealed) {
 				t.Fatalf("RecordKey.SealSplit: got %s, want %s", brief(buf), brief(v.sealed))
 			}
-			k.SealGather(buf, seq, gcm.ADOf(ad, len(v.aad)), pieces(v.text, p))
+			k.SealGather(buf, seq, pieces(v.text, p), gcm.ADOf(ad, len(v.aad)))
 			if !bytes.Equal(buf, v.sealed) {
 				t.Fatalf("RecordKey.SealGather: got %s, want %s", brief(buf), brief(v.sealed))
 			}
 		}
 		if valid && n > 0 {
 			buf := make([]byte, len(v.sealed))
-			k.Seal(buf, seq, gcm.ADOf(ad, len(v.aad)), v.text[:n-1], v.text[n-1])
+			k.Seal(buf, seq, v.text[:n-1], v.text[n-1], gcm.ADOf(ad, len(v.aad)))
 			if !bytes.Equal(buf, v.sealed) {
 				t.Fatalf("RecordKey.Seal: got %s, want %s", brief(buf), brief(v.sealed))
 			}

@@ -63,7 +63,7 @@ func recordCalls(key []byte) calls {
 		seal: func(buf []byte, n int, number uint64, count int) {
 			out, content, last := buf[:n+gcm.TagSize], buf[:n-1], buf[n-1]
 			for range count {
-				k.Seal(out, number, gcm.ADOf(headerInteger, len(header)), content, last)
+				k.Seal(out, number, content, last, gcm.ADOf(headerInteger, len(header)))
 				number++
 			}
 		},
@@ -71,7 +71,7 @@ func recordCalls(key []byte) calls {
 			right := true
 			dst, src = dst[:n], src[:n+gcm.TagSize]
 			for range count {
-				right = k.OpenSplit(dst, number, gcm.ADOf(headerInteger, len(header)), src) == nil && right
+				right = k.OpenSplit(dst, number, src, gcm.ADOf(headerInteger, len(header))) == nil && right
 			}
 			return right
 		},

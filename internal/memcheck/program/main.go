@@ -122,9 +122,9 @@ func seals(keySize int) string {
 		a.Seal(out[:0], nonce, out[:n], aad)
 		a.SealSplit(out, nonce, text[:n-n/4], aad)
 		if n > 0 {
-			k.Seal(out, uint64(n), recordAD(n), text[:n-1], text[n-1])
-			k.SealSplit(out, uint64(n), recordAD(n), text[:n-1])
-			k.SealGather(out, uint64(n), recordAD(n), [][]byte{text[:n/2], text[n/2:]})
+			k.Seal(out, uint64(n), text[:n-1], text[n-1], recordAD(n))
+			k.SealSplit(out, uint64(n), text[:n-1], recordAD(n))
+			k.SealGather(out, uint64(n), [][]byte{text[:n/2], text[n/2:]}, recordAD(n))
 		}
 	})
 	return a.Backend()
@@ -149,9 +149,9 @@ func opens(keySize int) {
 		must(a.Open(sealed[:0], nonce, sealed, aad))
 		if n > 0 {
 			record := make([]byte, n+gcm.TagSize)
-			k.Seal(record, uint64(n), recordAD(n), text[:n-1], text[n-1])
+			k.Seal(record, uint64(n), text[:n-1], text[n-1], recordAD(n))
 			public(record)
-			must(nil, k.OpenSplit(out[:n-1], uint64(n), recordAD(n), record))
+			must(nil, k.OpenSplit(out[:n-1], uint64(n), record, recordAD(n)))
 		}
 	})
 }

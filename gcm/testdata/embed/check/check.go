@@ -73,13 +73,13 @@ func run(text, key []byte) error {
 		check("SealGather", bytes.Equal(out, want))
 		got, openErr := a.Open(out[:0], iv, out, aad)
 		check("Open", openErr == nil && bytes.Equal(got, text[:n]))
-		k.Seal(out, 0, gcm.ADOf(ad, len(aad)), text[:n-1], text[n-1])
+		k.Seal(out, 0, text[:n-1], text[n-1], gcm.ADOf(ad, len(aad)))
 		check("RecordKey.Seal", bytes.Equal(out, want))
-		openErr = k.OpenSplit(prefix[:n-1], 0, gcm.ADOf(ad, len(aad)), out)
+		openErr = k.OpenSplit(prefix[:n-1], 0, out, gcm.ADOf(ad, len(aad)))
 		check("RecordKey.OpenSplit", openErr == nil && bytes.Equal(prefix[:n-1], text[:n-1]) && out[n-1] == text[n-1])
 		copy(out, want)
 		out[n/2] ^= 4
-		check("Open of a forgery", k.OpenSplit(prefix[:n-1], 0, gcm.ADOf(ad, len(aad)), out) != nil)
+		check("Open of a forgery", k.OpenSplit(prefix[:n-1], 0, out, gcm.ADOf(ad, len(aad))) != nil)
 		if err != nil {
 			return err
 		}
