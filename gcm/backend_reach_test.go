@@ -15,9 +15,9 @@ import (
 	"example.com/splitseal/gcm"
 )
 
-// A backend's name is a claim. These tests look: they put the text on an
-// inaccessible page, and the fault's stack names the function that went for
-// it. No kernel has to count its calls for that.
+// A backend's name is a claim, and so is that text is not moved. These tests look:
+// they put the text on an inaccessible page, and the fault's stack names the function
+// that went for it. No kernel has to count its calls for that.
 
 // kernelPackage is where all kernels are.
 const kernelPackage = "example.com/splitseal/internal/asm."
@@ -31,7 +31,7 @@ func faultStack(t *testing.T, f func()) (names []string) {
 		t.Helper()
 		r := recover()
 		if r == nil {
-			t.Fatal("nothing read the inaccessible page")
+			t.Fatal("nothing touched the inaccessible page")
 		}
 		if _, ok := r.(runtime.Error); !ok {
 			panic(r)
@@ -89,8 +89,8 @@ func faultingText(t *testing.T) []byte {
 	return mem[page-reachMargin : page+reachSize+reachMargin]
 }
 
-// entryPoints returns every call of tgt that reads text or ciphertext, made
-// with those on inaccessible memory.
+// entryPoints returns every call of tgt, made with the text that it reads, or with
+// the memory that its plaintext goes to, inaccessible.
 func entryPoints(t *testing.T, tgt *target) map[string]func() {
 	const n = reachSize
 	guarded := faultingText(t)
@@ -104,30 +104,39 @@ func entryPoints(t *testing.T, tgt *target) map[string]func() {
 	// fault before a kernel does.
 	pieces := [][]byte{pool[:100], guarded, nil, pool[200:231]}
 	gathered := make([]byte, 100+len(guarded)+31+gcm.TagSize)
+	split := gathered[:len(guarded)+31+tag]
+	scattered := gathered[:100+len(guarded)+31+tag]
+	outputs := [][]byte{make([]byte, 100), guarded, nil, make([]byte, 31)}
 	calls := map[string]func(){
-		"Seal":          func() { tgt.aead.Seal(out[:0], nonce, text, aad) },
-		"Seal in place": func() { tgt.aead.Seal(sealed[:0], nonce, text, aad) },
-		"SealGather":    func() { tgt.aead.SealGather(gathered[:0], nonce, pieces, aad) },
-		"SealSplit":     func() { tgt.aead.SealSplit(out[:n+1+tag], nonce, text, aad) },
-		"Open":          func() { tgt.aead.Open(out[:0], nonce, sealed, aad) },
-		"Open in place": func() { tgt.aead.Open(sealed[:0], nonce, sealed, aad) },
-		"OpenSplit":     func() { tgt.aead.OpenSplit(out[:n-1], nonce, sealed, aad) },
-		"OpenScatter":   func() { tgt.aead.OpenScatter([][]byte{out[:n/2], out[n/2 : n]}, nonce, sealed, aad) },
+		"Seal":                         func() { tgt.aead.Seal(out[:0], nonce, text, aad) },
+		"Seal in place":                func() { tgt.aead.Seal(sealed[:0], nonce, text, aad) },
+		"SealGather":                   func() { tgt.aead.SealGather(gathered[:0], nonce, pieces, aad) },
+		"SealSplit":                    func() { tgt.aead.SealSplit(out[:n+1+tag], nonce, text, aad) },
+		"SealSplit, 31 bytes in place": func() { tgt.aead.SealSplit(split, nonce, guarded, aad) },
+		"Open":                         func() { tgt.aead.Open(out[:0], nonce, sealed, aad) },
+		"Open in place":                func() { tgt.aead.Open(sealed[:0], nonce, sealed, aad) },
+		"OpenSplit":                    func() { tgt.aead.OpenSplit(out[:n-1], nonce, sealed, aad) },
+		"OpenScatter":                  func() { tgt.aead.OpenScatter([][]byte{out[:n/2], out[n/2 : n]}, nonce, sealed, aad) },
+		"OpenSplit, plaintext":         func() { tgt.aead.OpenSplit(guarded, nonce, split, aad) },
+		"OpenScatter, plaintext":       func() { tgt.aead.OpenScatter(outputs, nonce, scattered, aad) },
 	}
 	if k := tgt.record; k != nil {
 		calls["RecordKey.Seal"] = func() { k.Seal(out, 1, text, 23, gcm.ADOf(2, 5)) }
 		calls["RecordKey.Seal in place"] = func() { k.Seal(mem[:n+1+gcm.TagSize], 1, text, 23, gcm.ADOf(2, 5)) }
 		calls["RecordKey.SealSplit"] = func() { k.SealSplit(out, 1, text, gcm.ADOf(2, 5)) }
+		calls["RecordKey.SealSplit, 31 bytes in place"] = func() { k.SealSplit(split, 1, guarded, gcm.ADOf(2, 5)) }
 		calls["RecordKey.SealGather"] = func() { k.SealGather(gathered, 1, pieces, gcm.ADOf(2, 5)) }
 		calls["RecordKey.OpenSplit"] = func() { k.OpenSplit(out[:n-1], 1, sealed, gcm.ADOf(2, 5)) }
+		calls["RecordKey.OpenSplit, plaintext"] = func() { k.OpenSplit(guarded, 1, split, gcm.ADOf(2, 5)) }
 		calls["RecordKey.OpenSplit in place"] = func() { k.OpenSplit(nil, 1, sealed, gcm.ADOf(2, 5)) }
 	}
 	return calls
 }
 
-// TestBackendRan proves which backend serves each entry point: the function
-// that reads the text is a kernel of the backend that was forced, and of no
-// other; for the portable backend it is no kernel at all.
+// TestBackendRan proves which backend serves each entry point, and that long pieces
+// are sealed and opened where they are: the function that reads the text, or writes
+// the plaintext, is a kernel of the backend that was forced, and of no other; for the
+// portable backend it is no kernel at all.
 func TestBackendRan(t *testing.T) {
 	for _, s := range standardKeys() {
 		for _, tgt := range s.targets {
@@ -147,7 +156,7 @@ func TestBackendRan(t *testing.T) {
 					continue
 				}
 				if len(found) == 0 || stack[0] != kernelPackage+found[0] {
-					t.Errorf("%s %s %s: the text was read by %s, not by a kernel", tgt.backend, s.name, name, stack[0])
+					t.Errorf("%s %s %s: the text was read or written by %s, not by a kernel", tgt.backend, s.name, name, stack[0])
 					continue
 				}
 				if owner := backendOfKernel(found[0]); owner != tgt.backend {
