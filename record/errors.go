@@ -10,8 +10,9 @@ import (
 	"syscall"
 )
 
-// Errors that the peer causes. An [Opener] that has returned one returns it
-// for ever. Each maps to the alert that [AlertOf] names.
+// Errors that the peer causes. What an [Opener] has returned, it returns for ever; some
+// come from a [HandshakeReader], a [Reader], a setter or a message handler instead. Each
+// maps to the alert that [AlertOf] names.
 var (
 	// ErrUnexpectedRecordType is a record whose outer content type is not
 	// allowed in this state, whatever follows its first byte.
@@ -164,25 +165,37 @@ var (
 	ErrMessageHandler = errors.New("record: handshake message not handled")
 )
 
-// AlertOf returns the alert that the specification requires to be sent for
-// err, or for an error that it wraps, and whether there is one. Errors that
-// concern only the local side have none: what to tell the peer about them, if
-// anything, is the caller's choice.
+// AlertOf returns the alert that the specification requires to be sent for err, or else
+// for the first error that it wraps, in the order of [errors.Is], and whether there is
+// one. Errors that concern only the local side have none: what to tell the peer about
+// them, if anything, is the caller's choice.
 //
 // "The phrases "terminate the connection with an X alert" and "abort the
 // handshake with an X alert" mean that the implementation MUST send alert X if it
 // sends any alert." (RFC 9846, Section 6.2)
 func AlertOf(err error) (Alert, bool) {
 	if row := alertRowOf(err); row != nil {
-		return row.alert, row.send
+		return row.alert, true
 	}
 	return 0, false
 }
 
+// alertRowOf returns the row of err, or of the first error in it that has an alert. The
+// order must not be the table's: of two errors joined, the peer is told of the first.
 func alertRowOf(err error) *alertRow {
 	for i := range alertTable {
-		if row := &alertTable[i]; errors.Is(err, row.err) {
+		if row := &alertTable[i]; row.err == err && row.send {
 			return row
+		}
+	}
+	switch err := err.(type) {
+	case interface{ Unwrap() error }:
+		return alertRowOf(err.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, e := range err.Unwrap() {
+			if row := alertRowOf(e); row != nil {
+				return row
+			}
 		}
 	}
 	return nil
@@ -216,7 +229,7 @@ func (e *HookError) Unwrap() error { return e.is }
 // hookError returns the final error for err, which counts as other if it has no
 // alert. An error variable of this package that has one is returned as it is.
 func hookError(err, other error) error {
-	if row := alertRowOf(err); row != nil && row.send {
+	if row := alertRowOf(err); row != nil {
 		if err == row.err {
 			return err
 		}

@@ -92,6 +92,15 @@ func TestAlertOf(t *testing.T) {
 				t.Errorf("%v is a timeout", err)
 			}
 		}
+		// Of two errors the first one counts, wherever the table has them.
+		other := errors.Join(errors.New("x"), fmt.Errorf("%w, %w", row.err, ErrUnexpectedRecordType))
+		want := row.alert
+		if !row.send {
+			want = AlertUnexpectedMessage
+		}
+		if a, ok := AlertOf(other); a != want || !ok {
+			t.Errorf("AlertOf(%v) = %v, %v", other, a, ok)
+		}
 		if !row.send && row.alert != 0 {
 			t.Errorf("%v: an alert that is not sent", row.err)
 		}

@@ -493,6 +493,7 @@ func TestReaderHandler(t *testing.T) {
 		{fmt.Errorf("ticket: %w", ErrKeyUpdateRequest), ErrKeyUpdateRequest, AlertIllegalParameter},
 		{fmt.Errorf("%w: %w", ErrMalformedMessage, io.EOF), ErrMalformedMessage, AlertDecodeError},
 		{errors.Join(os.ErrDeadlineExceeded, ErrUnexpectedMessage), ErrUnexpectedMessage, AlertUnexpectedMessage},
+		{errors.Join(ErrIllegalMessage, ErrMalformedMessage), ErrIllegalMessage, AlertIllegalParameter}, // the first
 	} {
 		check := func(what string, err, is error, alert Alert) {
 			t.Helper()
