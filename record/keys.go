@@ -1,8 +1,10 @@
 package record
 
 import (
+	"crypto/sha256"
 	"crypto/subtle"
 	"fmt"
+	"slices"
 
 	"example.com/splitseal/aead"
 )
@@ -64,6 +66,24 @@ func (k *trafficKeys) next() (*trafficKeys, error) {
 // for secrets of one length.
 func (k *trafficKeys) hasSecret(secret []byte) bool {
 	return k != nil && subtle.ConstantTimeCompare(k.secret(), secret) == 1
+}
+
+// usedSecrets holds hashes of the traffic secrets that one direction has been given.
+// None may come again: its sequence numbers would start again at zero. Nothing follows
+// application keys, so a direction that has reached them forgets all.
+type usedSecrets [][sha256.Size]byte
+
+func (u usedSecrets) has(secret []byte) bool {
+	return slices.Contains(u, sha256.Sum256(secret))
+}
+
+// add adds the secret of the given epoch.
+func (u *usedSecrets) add(epoch Epoch, secret []byte) {
+	if epoch == EpochApplication {
+		*u = nil
+	} else {
+		*u = append(*u, sha256.Sum256(secret))
+	}
 }
 
 // wipe overwrites the secret and the keys.

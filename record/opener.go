@@ -104,6 +104,7 @@ type Opener struct {
 	expected   atomic.Bool // the next KeyUpdate is an answer and not counted
 	canceled   int         // user_canceled alerts among those in idle
 	messages   messageTracker
+	used       usedSecrets
 }
 
 // NewOpener returns an Opener in [EpochPlaintext].
@@ -159,7 +160,7 @@ func (o *Opener) SetTrafficSecret(epoch Epoch, suite *aead.Suite, secret []byte)
 	if epoch <= o.epoch || epoch > EpochApplication {
 		return ErrEpoch
 	}
-	if o.keys.hasSecret(secret) {
+	if o.used.has(secret) {
 		return ErrSecretReused
 	}
 	// "Implementations MUST verify that all messages immediately preceding a key
@@ -174,6 +175,7 @@ func (o *Opener) SetTrafficSecret(epoch Epoch, suite *aead.Suite, secret []byte)
 	}
 	o.install(k)
 	o.epoch = epoch
+	o.used.add(epoch, secret)
 	if epoch == EpochApplication {
 		// The peer's Finished has been received.
 		o.allowCCS = false

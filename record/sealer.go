@@ -1,7 +1,6 @@
 package record
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
 	"math"
 	"slices"
@@ -79,10 +78,7 @@ type Sealer struct {
 	owed       bool // the peer's update_requested has not been answered
 	earlyOver  bool // early keys were given up
 	messages   messageTracker
-
-	// before holds the hashes of the secrets set so far. It is nil under application
-	// keys, which no others can follow.
-	before [][sha256.Size]byte
+	used       usedSecrets
 
 	pieces [][]byte                    // scratch of SealGather
 	small  [messageHeaderSize + 1]byte // an alert or a KeyUpdate message
@@ -173,8 +169,7 @@ func (s *Sealer) SetTrafficSecret(epoch Epoch, suite *aead.Suite, secret []byte)
 	if !s.messages.mayEnter(epoch) {
 		return ErrHandshakePartial
 	}
-	hash := sha256.Sum256(secret)
-	if slices.Contains(s.before, hash) {
+	if s.used.has(secret) {
 		return ErrSecretReused
 	}
 	k, err := newTrafficKeys(suite, append([]byte(nil), secret...), 0)
@@ -183,11 +178,7 @@ func (s *Sealer) SetTrafficSecret(epoch Epoch, suite *aead.Suite, secret []byte)
 	}
 	s.install(k)
 	s.epoch = epoch
-	if epoch == EpochApplication {
-		s.before = nil
-	} else {
-		s.before = append(s.before, hash)
-	}
+	s.used.add(epoch, secret)
 	return nil
 }
 

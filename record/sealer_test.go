@@ -846,19 +846,29 @@ func TestSealerEpochs(t *testing.T) {
 	if err := returned.SetTrafficSecret(EpochHandshake, suite, testSecret(suite, 2)); err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range []*Sealer{abandoned, returned} {
-		for epoch := s.Epoch() + 1; epoch <= EpochApplication; epoch++ {
+	opener := newTestOpener(t, suite, EpochEarly, OpenerConfig{})
+	if err := opener.SetTrafficSecret(EpochHandshake, suite, testSecret(suite, 2)); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []interface {
+		Epoch() Epoch
+		SetTrafficSecret(Epoch, *aead.Suite, []byte) error
+	}{abandoned, returned, opener} {
+		for epoch := d.Epoch() + 1; epoch <= EpochApplication; epoch++ {
 			want := ErrSecretReused
 			if epoch == EpochEarly {
 				want = ErrEpoch
 			}
-			if err := s.SetTrafficSecret(epoch, suite, testSecret(suite, 1)); err != want {
-				t.Errorf("early secret for %v: %v", epoch, err)
+			if err := d.SetTrafficSecret(epoch, suite, testSecret(suite, 1)); err != want {
+				t.Errorf("%T: early secret for %v: %v", d, epoch, err)
 			}
 		}
-		if err := s.SetTrafficSecret(EpochApplication, suite, testSecret(suite, 3)); err != nil || s.before != nil {
-			t.Errorf("new secret: %v, %d hashes kept", err, len(s.before))
+		if err := d.SetTrafficSecret(EpochApplication, suite, testSecret(suite, 3)); err != nil {
+			t.Errorf("%T: new secret: %v", d, err)
 		}
+	}
+	if kept := len(abandoned.used) + len(returned.used) + len(opener.used); kept != 0 {
+		t.Errorf("%d hashes kept under application keys", kept)
 	}
 	for _, secret := range [][]byte{nil, make([]byte, 31), make([]byte, 33)} {
 		wantErr(t, "short secret", s.SetTrafficSecret(EpochHandshake, suite, secret), ErrKeySetup, AlertInternalError)
