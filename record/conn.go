@@ -254,7 +254,8 @@ func (c *Conn) Read(p []byte) (n int, err error) {
 func (c *Conn) WriteTo(w io.Writer) (n int64, err error) {
 	c.readLock.Lock()
 	defer c.unlockRead()
-	if err := c.usable(); err != nil { // rather than nil for an end reached before
+	// After a close_notify in.WriteTo returns nil again; after Close it must not.
+	if err := c.overError(); err != nil {
 		return 0, err
 	}
 	n, err = c.in.WriteTo(w)
@@ -382,7 +383,7 @@ func (c *Conn) SetDeadline(t time.Time) error {
 // SetReadDeadline sets the transport's read deadline. A read that it ends loses
 // nothing and can be repeated.
 func (c *Conn) SetReadDeadline(t time.Time) error {
-	if c.usable() == ErrExported {
+	if c.overError() == ErrExported {
 		return ErrExported
 	}
 	return c.transport.SetReadDeadline(t)
@@ -397,7 +398,7 @@ func (c *Conn) SetReadDeadline(t time.Time) error {
 func (c *Conn) SetWriteDeadline(t time.Time) error {
 	c.deadlineLock.Lock()
 	defer c.deadlineLock.Unlock()
-	if err := c.usable(); err != nil {
+	if err := c.overError(); err != nil {
 		return err
 	}
 	if c.ending {
@@ -416,17 +417,17 @@ func (c *Conn) LocalAddr() net.Addr { return c.transport.LocalAddr() }
 // RemoteAddr returns the remote address of the transport.
 func (c *Conn) RemoteAddr() net.Addr { return c.transport.RemoteAddr() }
 
-// usable returns [net.ErrClosed] after Close and [ErrExported] after Export.
-func (c *Conn) usable() error {
+// overError returns [net.ErrClosed] after Close and [ErrExported] after Export.
+func (c *Conn) overError() error {
 	if over := c.over.Load(); over != nil {
 		return *over
 	}
 	return nil
 }
 
-// readError returns the error of usable instead of err if that is why a read failed.
+// readError returns the error of overError instead of err if that is why a read failed.
 func (c *Conn) readError(err error) error {
-	if over := c.usable(); over != nil && err == c.in.err {
+	if over := c.overError(); over != nil && err == c.in.err {
 		return over
 	}
 	return err
@@ -436,7 +437,7 @@ func (c *Conn) readError(err error) error {
 // buffer to the read that had it.
 func (c *Conn) unlockRead() {
 	c.readLock.Unlock()
-	if c.usable() != nil {
+	if c.overError() != nil {
 		c.closeRead()
 	}
 }
@@ -452,7 +453,7 @@ func (c *Conn) closeRead() {
 // beginWrite takes the write lock.
 func (c *Conn) beginWrite() error {
 	c.writeLock.lock()
-	err := c.usable()
+	err := c.overError()
 	if err != nil {
 		c.endWrite()
 	}
@@ -499,7 +500,7 @@ func (c *Conn) ended() error {
 	if f := c.failure.Load(); f != nil {
 		return f.err
 	}
-	return c.usable()
+	return c.overError()
 }
 
 // peerAlert returns the error alert of the peer, if there was one: then not even
@@ -517,10 +518,10 @@ func (c *Conn) peerAlert() error {
 	return nil
 }
 
-// writeError returns the error of usable instead of err if that is why a write
+// writeError returns the error of overError instead of err if that is why a write
 // failed.
 func (c *Conn) writeError(err error) error {
-	if over := c.usable(); over != nil && err != nil {
+	if over := c.overError(); over != nil && err != nil {
 		return over
 	}
 	return err

@@ -76,7 +76,7 @@ func (c *Conn) SendAlert(a Alert) error {
 	// "Upon transmission or receipt of a fatal alert message, both parties MUST
 	// immediately close the connection." (RFC 9846, Section 6.2)
 	c.endLock.Lock()
-	err := c.usable()
+	err := c.overError()
 	if err == nil && !c.failure.CompareAndSwap(nil, &failure{err: errAlertSent, alert: a, send: true}) {
 		err = c.failure.Load().err
 	}
@@ -132,6 +132,18 @@ var errAlertSent = fmt.Errorf("%w by an error alert of this side", ErrClosed)
 
 var errTooLate = &TransportError{Op: "write", Err: fmt.Errorf("the transport did not take close_notify: %w", os.ErrDeadlineExceeded)}
 
+// How a connection ends: failure (a fault found here, or an alert, received or sent by
+// SendAlert) and over (Close, Export) are each set once, without the write lock. Whoever
+// has that lock acts on a failure: unlockWrite does before the lock is released, and
+// endWrite looks once more afterwards, for a failure that was set in between.
+// applyFailure is for those who have just set one: if the lock is taken, they leave it
+// to its holder. Three questions can be asked:
+//
+//   - overError: was Close or Export called?
+//   - ended: or has the connection failed, so that no more records may be opened or
+//     sealed?
+//   - writable: or has this direction alone ended?
+
 // failure is why a connection is dead in both directions.
 type failure struct {
 	err   error
@@ -143,7 +155,7 @@ type failure struct {
 func (c *Conn) markClosed() error {
 	c.endLock.Lock()
 	defer c.endLock.Unlock()
-	err := c.usable()
+	err := c.overError()
 	if err == nil {
 		c.over.Store(&net.ErrClosed)
 	}

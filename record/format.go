@@ -6,6 +6,9 @@ import "fmt"
 // program may print a Conn in use.
 
 // Format prints the role and the suite, whatever the verb, and no content.
+//
+// fmt does not call it for a Conn in an unexported field, for which it prints an
+// address, but what waits to be read if the verb does not fit a pointer, as %s does not.
 func (c *Conn) Format(s fmt.State, verb rune) {
 	if c.suite == nil {
 		fmt.Fprint(s, "record.Conn(not made by NewConn)")

@@ -453,7 +453,8 @@ func (r *Reader) fill() error {
 	}
 	r.end += n
 	if n > 0 {
-		if err != nil && !isTimeout(err) { // a timeout comes again, or is out of date
+		// The next read meets a timeout again, unless the deadline has moved.
+		if err != nil && !isTimeout(err) {
 			r.pending = err
 		}
 		return nil

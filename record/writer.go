@@ -104,7 +104,7 @@ func (w *Writer) init(transport io.Writer, sealer *Sealer, cfg WriterConfig) {
 //
 // See RFC 9846, Section 5.1.
 func (w *Writer) Write(p []byte) (n int, err error) {
-	if err := w.begin(); err != nil {
+	if err := w.enter(); err != nil {
 		return 0, err
 	}
 	if len(p) > 0 && len(p) <= w.sealer.MaxContentSize() && !w.dynamic {
@@ -112,7 +112,7 @@ func (w *Writer) Write(p []byte) (n int, err error) {
 	} else {
 		n, err = w.write(p, nil)
 	}
-	w.end()
+	w.leave()
 	return n, err
 }
 
@@ -126,8 +126,8 @@ func (w *Writer) writeOne(p []byte) (n int, err error) {
 		return w.write(p, nil)
 	}
 	b := w.take(false)
-	// Not kept in b, from where they would be loaded while they are still being
-	// stored.
+	// In a local: in b the slice would be stored in parts and then loaded whole, which
+	// waits for the stores.
 	records, err := w.sealer.Seal(b.records, ContentTypeApplicationData, p)
 	if err == nil {
 		err = w.checkPeerAlert(b)
@@ -185,11 +185,11 @@ func (w *Writer) write(p []byte, sealed func()) (n int, err error) {
 //
 // The count and the errors are those of [Writer.Write].
 func (w *Writer) WriteBuffers(pieces [][]byte) (n int64, err error) {
-	if err := w.begin(); err != nil {
+	if err := w.enter(); err != nil {
 		return 0, err
 	}
 	n, err = w.writeBuffers(pieces)
-	w.end()
+	w.leave()
 	return n, err
 }
 
@@ -334,9 +334,9 @@ func (w *Writer) writeRead(p []byte, sealed func()) (n int, err error) {
 	}
 	if len(p) <= MaxContentSize {
 		n, err = w.Write(p)
-	} else if err = w.begin(); err == nil {
+	} else if err = w.enter(); err == nil {
 		n, err = w.write(p, sealed)
-		w.end()
+		w.leave()
 	}
 	if c != nil {
 		err = c.writeError(err)
@@ -358,11 +358,11 @@ func (w *Writer) writeRead(p []byte, sealed func()) (n int, err error) {
 //
 // See RFC 9846, Section 5.1.
 func (w *Writer) WriteHandshake(messages []byte) error {
-	if err := w.begin(); err != nil {
+	if err := w.enter(); err != nil {
 		return err
 	}
 	err := w.writeHandshake(messages)
-	w.end()
+	w.leave()
 	return err
 }
 
@@ -419,7 +419,7 @@ func (w *Writer) writeHandshake(messages []byte) error {
 //
 // See RFC 9846, Section 4.7.3.
 func (w *Writer) KeyUpdate(request bool) error {
-	if err := w.begin(); err != nil {
+	if err := w.enter(); err != nil {
 		return err
 	}
 	// "Until receiving a subsequent KeyUpdate from the peer, the sender MUST NOT
@@ -437,7 +437,7 @@ func (w *Writer) KeyUpdate(request bool) error {
 		}
 		return dst, err
 	})
-	w.end()
+	w.leave()
 	return err
 }
 
@@ -483,14 +483,14 @@ func (w *Writer) applyPeerUpdate() {
 //
 // See RFC 9846, Section 6.
 func (w *Writer) SendAlert(a Alert) error {
-	if err := w.begin(); err != nil {
+	if err := w.enter(); err != nil {
 		return err
 	}
 	err := w.sendOne(func(dst []byte) ([]byte, error) { return w.sealer.SealAlert(dst, a) })
 	if err == nil && a != AlertUserCanceled {
 		w.err, w.kept = ErrClosed, nil
 	}
-	w.end()
+	w.leave()
 	return err
 }
 
@@ -513,8 +513,8 @@ func (w *Writer) Close() error {
 	return err
 }
 
-// begin begins a call. Until end is called no other may begin.
-func (w *Writer) begin() error {
+// enter begins a call. Until leave no other may begin.
+func (w *Writer) enter() error {
 	if w.busy {
 		w.fail(ErrInterrupted)
 	}
@@ -529,7 +529,7 @@ func (w *Writer) begin() error {
 	return nil
 }
 
-func (w *Writer) end() { w.busy = false }
+func (w *Writer) leave() { w.busy = false }
 
 // fail makes err final.
 func (w *Writer) fail(err error) {
