@@ -303,7 +303,13 @@ func (a *AEAD) SealSplit(out, nonce, prefix, additionalData []byte) {
 		mem.Writes(out)
 	}
 	if k := a.key.kernel(); k != nil {
-		sealSplit(k, out, prefix, nonceOf(nonce), k.AD(additionalData))
+		n, ad := nonceOf(nonce), k.AD(additionalData)
+		if len(prefix)+1 == len(out)-TagSize {
+			// A record without padding. sealSplit has this case too, but is not inlined.
+			k.SealTrailer(unsafe.SliceData(out), unsafe.SliceData(prefix), len(prefix), out[len(prefix)], n, ad)
+		} else {
+			sealSplit(k, out, prefix, n, ad)
+		}
 		return
 	}
 	a.key.seal(out, nonce, prefix, additionalData)
