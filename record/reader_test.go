@@ -170,10 +170,10 @@ func TestReaderManyRecords(t *testing.T) {
 	}
 }
 
-// TestReaderReadsInPlace looks for content in the caller's memory alone: with
-// room for it none is copied from a buffer, and nothing is written beyond what
-// an inner plaintext needs.
-func TestReaderReadsInPlace(t *testing.T) {
+// TestReaderWritesNoMore leaves the caller's memory behind the content as it is, where
+// no inner plaintext is longer. TestReadOpensInPlace shows that the content is opened
+// there and not copied.
+func TestReaderWritesNoMore(t *testing.T) {
 	s := appSealer(t, aead.AES128GCM(), "client", SealerConfig{})
 	wire := mustSeal(t)(s.Seal(nil, ContentTypeApplicationData, pattern(1000)))
 	r := newTestReader(t, bytes.NewReader(wire), ReaderConfig{})
