@@ -23,21 +23,22 @@ func newTestReader(t testing.TB, r io.Reader, cfg ReaderConfig) *Reader {
 	return NewReader(r, appOpener(t, aead.AES128GCM(), "client"), cfg)
 }
 
-// testStream returns the records of many kinds, all that they carry, and where
-// each record ends.
-func testStream(t testing.TB) (wire, data []byte, ends []int) {
+// testStream returns records of many kinds, all that they carry, and a mark for each
+// record. Some have large bytes of content.
+func testStream(t testing.TB, large int) (wire, data []byte, marks []mark) {
 	t.Helper()
 	padding := 0
 	s := appSealer(t, aead.AES128GCM(), "client", SealerConfig{Padding: func(int) int { return padding }})
 	add := func(rec []byte, err error) {
 		t.Helper()
 		wire = mustSeal(t)(rec, err)
-		ends = append(ends, len(wire))
+		marks = append(marks, mark{end: len(wire)})
 	}
 	body := pattern(60_000)
-	for i, size := range []int{5, 1, 0, 100, 16384, 3, 16384, 17, 1350, 1} {
+	for i, size := range []int{5, 1, 0, 100, large, 3, large, 17, 1350, 1} {
 		padding = i * 7 % 30
 		add(s.Seal(wire, ContentTypeApplicationData, body[:size]))
+		marks[len(marks)-1].content = size
 		data = append(data, body[:size]...)
 		switch i {
 		case 3:
@@ -54,13 +55,13 @@ func testStream(t testing.TB) (wire, data []byte, ends []int) {
 		}
 	}
 	add(s.SealAlert(wire, AlertCloseNotify))
-	return wire, data, ends
+	return wire, data, marks
 }
 
 // TestReaderSplits reads one stream in every way of cutting it and of asking for
 // it, and gets the same.
 func TestReaderSplits(t *testing.T) {
-	wire, data, _ := testStream(t)
+	wire, data, _ := testStream(t, MaxContentSize)
 	sources := map[string]func() io.Reader{
 		"whole":         func() io.Reader { return bytes.NewReader(wire) },
 		"halves":        func() io.Reader { return iotest.HalfReader(bytes.NewReader(wire)) },
@@ -248,29 +249,44 @@ func readUntilError(r io.Reader) (got []byte, err error) {
 	}
 }
 
-// TestReaderTransportErrors has the transport fail after every byte: all data
-// before it comes first, and the error stays.
+// TestReaderTransportErrors has the transport fail after every byte, with that byte
+// or behind it: all data in whole records comes first, and the error stays.
 func TestReaderTransportErrors(t *testing.T) {
-	wire, data, ends := testStream(t)
+	wire, data, marks := testStream(t, 200)
 	broken := errors.New("broken")
-	for _, end := range append(ends[:len(ends)-1], 0, 1, 4, 5, 6, 20, 300) {
-		src := stub{readErr: broken}
-		src.in.Write(wire[:end])
-		r := newTestReader(t, &src, ReaderConfig{HandleMessage: func([]byte) error { return nil }})
-		got, err := readUntilError(r)
-		var transport *TransportError
-		if !errors.Is(err, broken) || !errors.As(err, &transport) || transport.Op != "read" || isTemporary(err) || transport.Timeout() {
-			t.Fatalf("after %d: %v", end, err)
+	whole := 0
+	for end := range wire { // at its end the peer has closed
+		if end == marks[0].end {
+			whole += marks[0].content
+			marks = marks[1:]
 		}
-		if !bytes.HasPrefix(data, got) {
-			t.Fatalf("after %d: wrong data", end)
-		}
-		reads := src.reads
-		if _, again := r.Read(make([]byte, 10)); again != err || src.reads != reads {
-			t.Fatalf("again: %v, %d reads more", again, src.reads-reads)
-		}
-		if _, again := r.WriteTo(io.Discard); again != err {
-			t.Fatalf("WriteTo: %v", again)
+		for _, withData := range []bool{false, true} {
+			src, failed := bytes.NewReader(wire[:end]), false
+			transport := readerFunc(func(p []byte) (int, error) {
+				if failed {
+					t.Errorf("after %d: read again after an error", end)
+				}
+				n, _ := src.Read(p)
+				if failed = n == 0 || withData && src.Len() == 0; failed {
+					return n, broken
+				}
+				return n, nil
+			})
+			r := newTestReader(t, transport, ReaderConfig{HandleMessage: func([]byte) error { return nil }})
+			got, err := readUntilError(r)
+			var said *TransportError
+			if !errors.Is(err, broken) || !errors.As(err, &said) || said.Op != "read" || isTemporary(err) || said.Timeout() {
+				t.Fatalf("after %d: %v", end, err)
+			}
+			if !bytes.Equal(got, data[:whole]) {
+				t.Fatalf("after %d: wrong data, %d bytes of %d", end, len(got), whole)
+			}
+			if _, again := r.Read(make([]byte, 10)); again != err {
+				t.Fatalf("after %d: again: %v", end, again)
+			}
+			if _, again := r.WriteTo(io.Discard); again != err {
+				t.Fatalf("after %d: WriteTo: %v", end, again)
+			}
 		}
 	}
 	for _, end := range []error{&net.OpError{Op: "read", Err: io.EOF}, fmt.Errorf("wrapped: %w", io.EOF)} {
@@ -336,7 +352,7 @@ func (l *limited) Read(p []byte) (int, error) { return l.r.Read(p[:min(len(p), l
 
 // TestReaderWriteTo loses nothing that the destination does not take.
 func TestReaderWriteTo(t *testing.T) {
-	wire, data, _ := testStream(t)
+	wire, data, _ := testStream(t, MaxContentSize)
 	ignore := ReaderConfig{HandleMessage: func([]byte) error { return nil }}
 	r := newTestReader(t, bytes.NewReader(wire), ignore)
 	var out bytes.Buffer
