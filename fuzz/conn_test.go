@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -257,10 +258,32 @@ func FuzzConn(f *testing.F) {
 // FuzzMessages compares the parsers of alerts, handshake messages and KeyUpdates
 // with plain readings of the specification, for any bytes in any pieces.
 func FuzzMessages(f *testing.F) {
-	f.Add([]byte{24, 0, 0, 1, 0}, uint8(1), uint16(10))
-	f.Add([]byte{24, 0, 0, 1, 2, 4, 0, 0, 0, 4, 1, 0, 0}, uint8(3), uint16(100))
-	f.Add([]byte{2, 40}, uint8(0), uint16(0))
-	f.Add([]byte{1, 0, 0, 200}, uint8(2), uint16(199))
+	// Alerts: both levels, an unknown one, and the wrong sizes.
+	for _, alert := range []string{"\x01\x00", "\x02\x28", "\x01Z", "\xff\xff", "", "\x02", "\x02\x28\x00", "\x01\x00\x01\x00"} {
+		f.Add([]byte(alert), uint8(0), uint16(0))
+	}
+	// KeyUpdates: both values, others, and the wrong sizes.
+	for _, update := range []string{
+		"\x18\x00\x00\x01\x00", "\x18\x00\x00\x01\x01", "\x18\x00\x00\x01\x02", "\x18\x00\x00\x01\xff",
+		"\x18\x00\x00\x00", "\x18\x00\x00\x02\x00\x00", "\x18\x00\x01\x01\x00", "\x18\x01\x00\x01\x00", "\x18\x00\x00\x01",
+		"\x18\x00\x00\x01\x00\x18\x00\x00\x01\x01", "\x17\x00\x00\x01\x00",
+	} {
+		f.Add([]byte(update), uint8(1), uint16(10))
+	}
+	// Messages: one, several and part of one, of each length that is checked, at the
+	// limit and above it, in pieces that end before, in and behind a header.
+	ticket := "\x04\x00\x00\x05ticke"
+	for _, messages := range []string{
+		ticket, ticket + ticket + ticket[:6], ticket + "\x18\x00\x00\x01\x02" + ticket, "\x0b\x00\x00\x00" + ticket[:3],
+		"\x05\x00\x00\x00" + ticket, "\x05\x00\x00\x01\x00",
+		"\x14\x00\x00\x20" + strings.Repeat("f", 32), "\x14\x00\x00\x40" + strings.Repeat("f", 64), "\x14\x00\x00\x41",
+		"\x04\x00\x00\xc8", "\x04\x00\x00\xc9", "\x04\x00\xff\xff", "\x04\x01\x00\x00", "\x04\xff\xff\xff",
+		ticket + "\x04\x00\x00\xc8" + strings.Repeat("t", 200) + ticket, ticket + "\x04\x00\x00\xc9" + strings.Repeat("t", 201),
+	} {
+		for _, piece := range []uint8{0, 2, 3, 4, 8, 255} {
+			f.Add([]byte(messages), piece, uint16(200))
+		}
+	}
 	f.Fuzz(func(t *testing.T, data []byte, piece uint8, limit uint16) {
 		a, err := record.ParseAlert(data)
 		if (err == nil) != (len(data) == 2) || err == nil && byte(a) != data[1] {
