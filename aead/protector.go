@@ -76,8 +76,9 @@ type otherKey struct {
 // suite's sizes; they are not kept. NewProtector returns an error if the sizes
 // differ, or if the suite's AEAD is not allowed. It panics as [Suite.New] does.
 //
-// RFC 9846, Section 5.3: "the first record transmitted under a particular
-// traffic key MUST use sequence number 0."
+// RFC 9846, Section 5.3: "Each sequence number is set to zero at the beginning of a
+// connection and whenever the key is changed; the first record transmitted under a
+// particular traffic key MUST use sequence number 0."
 func NewProtector(s *Suite, keys TrafficKeys) (*Protector, error) {
 	return ResumeProtector(s, keys, 0)
 }

@@ -559,7 +559,10 @@ func (c *Conn) handleMessage(message []byte) error {
 		// "Because TLS 1.3 forbids renegotiation, if a server has negotiated TLS
 		// 1.3 and receives a ClientHello at any other time, it MUST terminate the
 		// connection with an "unexpected_message" alert." (RFC 9846, Section
-		// 4.2.2). The others belong to the handshake as well.
+		// 4.2.2). "Servers MUST NOT send this message, and clients receiving it
+		// MUST terminate the connection with an "unexpected_message" alert."
+		// (Section 4.6, about EndOfEarlyData). The others belong to the handshake
+		// as well.
 		return ErrUnexpectedMessage
 	}
 	// "A client that receives a post-handshake CertificateRequest message without

@@ -184,9 +184,9 @@ func TestConnAlerts(t *testing.T) {
 		{"too short", func(f *forger) []byte { return []byte{23, 3, 3, 0, 15} }, ConnConfig{}, ErrBadRecordMAC, AlertBadRecordMAC},
 		{"too long", func(f *forger) []byte { return []byte{23, 3, 3, 0x41, 1} }, ConnConfig{}, ErrRecordOverflow, AlertRecordOverflow},
 		{"tag only", func(f *forger) []byte { return f.inner(nil) }, ConnConfig{}, ErrNoContentType, AlertUnexpectedMessage},
-		// "If an implementation detects a change_cipher_spec record received [...]
-		// after the peer's Finished message, it MUST be treated as an unexpected
-		// record type" (RFC 9846, Section 5)
+		// "If an implementation detects a change_cipher_spec record received before
+		// the first ClientHello message or after the peer's Finished message, it
+		// MUST be treated as an unexpected record type" (RFC 9846, Section 5)
 		{"change_cipher_spec", func(f *forger) []byte { return plain(20, []byte{1}) }, ConnConfig{}, ErrChangeCipherSpec, AlertUnexpectedMessage},
 		{"plaintext alert", func(f *forger) []byte { return plain(21, []byte{2, 40}) }, ConnConfig{}, ErrUnexpectedRecordType, AlertUnexpectedMessage},
 		{"two alerts", func(f *forger) []byte { return f.record(21, []byte{1, 90, 1, 0}, 0) }, ConnConfig{}, ErrAlertSize, AlertUnexpectedMessage},
@@ -301,7 +301,9 @@ func TestConnReceivedAlerts(t *testing.T) {
 				t.Errorf("%d writes, log %v", s.writes, *log)
 			}
 			// "Servers and clients MUST forget the secret values and keys
-			// established in failed connections" (RFC 9846, Section 6)
+			// established in failed connections, with the exception of the PSKs
+			// associated with session tickets, which SHOULD be discarded if
+			// possible." (RFC 9846, Section 6)
 			if c.in.opener.keys != nil || c.out.sealer.keys != nil {
 				t.Error("keys are still there")
 			}
@@ -326,6 +328,10 @@ func TestConnRoles(t *testing.T) {
 		{RoleClient, typeCertificateVerify, accept, ErrUnexpectedMessage},
 		{RoleClient, typeFinished, accept, ErrUnexpectedMessage},
 		{RoleClient, typeServerHello, accept, ErrUnexpectedMessage},
+		// "Servers MUST NOT send this message, and clients receiving it MUST
+		// terminate the connection with an "unexpected_message" alert." (RFC 9846,
+		// Section 4.6)
+		{RoleClient, typeEndOfEarlyData, accept, ErrUnexpectedMessage},
 		{RoleClient, 0, nil, ErrUnexpectedMessage}, // HelloRequest of TLS 1.2
 		{RoleClient, 77, accept, nil},
 		{RoleServer, typeNewSessionTicket, nil, ErrUnexpectedMessage},
@@ -335,9 +341,9 @@ func TestConnRoles(t *testing.T) {
 		{RoleServer, typeCertificate, accept, nil},
 		{RoleServer, typeCertificateVerify, accept, nil},
 		{RoleServer, typeFinished, accept, nil},
-		// "if a server has negotiated TLS 1.3 and receives a ClientHello at any
-		// other time, it MUST terminate the connection with an
-		// "unexpected_message" alert." (RFC 9846, Section 4.2.2)
+		// "Because TLS 1.3 forbids renegotiation, if a server has negotiated TLS
+		// 1.3 and receives a ClientHello at any other time, it MUST terminate the
+		// connection with an "unexpected_message" alert." (RFC 9846, Section 4.2.2)
 		{RoleServer, typeClientHello, accept, ErrUnexpectedMessage},
 		{RoleServer, typeEndOfEarlyData, accept, ErrUnexpectedMessage},
 		{RoleServer, typeEncryptedExtensions, accept, ErrUnexpectedMessage},

@@ -62,6 +62,9 @@ func (t *messageTracker) keysChanged() {
 // of epoch e. Anything between that message and the key change has been read under
 // the wrong keys.
 //
+// "Any records following a Finished message MUST be encrypted under the appropriate
+// application traffic key" (RFC 9846, Section 4.5.3)
+//
 // "Because the ClientHello, EndOfEarlyData, ServerHello, Finished, and
 // KeyUpdate messages can immediately precede a key change, implementations
 // MUST send these messages in alignment with a record boundary."

@@ -412,8 +412,9 @@ func (o *Opener) checkHeader(in []byte) (bodySize, need int, err error) {
 		}
 	}
 	// "This field is deprecated and MUST be ignored for all purposes." (RFC
-	// 9846, Section 5.1, about legacy_record_version). Under keys it is part of
-	// the additional data, as received.
+	// 9846, Section 5.1, about legacy_record_version) "The value of
+	// TLSPlaintext.legacy_record_version MUST be ignored by all implementations."
+	// (Appendix E) Under keys it is part of the additional data, as received.
 
 	// Four bytes can be enough to know that the length is too large.
 	if len(in) == HeaderSize-1 && int(in[3])<<8 > limit {
@@ -545,6 +546,12 @@ func (o *Opener) openBody(rec *Record, dst, in []byte, bodySize int) error {
 		// "If the decryption fails, the receiver MUST terminate the connection
 		// with a "bad_record_mac" alert." (RFC 9846, Section 5.2). Whatever the
 		// reason: "this alert is used for all deprotection failures." (Section 6.2)
+		// Early data is no exception: "If the server chooses to accept the
+		// "early_data" extension, then it MUST comply with the same error-handling
+		// requirements specified for all records when processing early data
+		// records. Specifically, if the server fails to decrypt a 0-RTT record
+		// following an accepted "early_data" extension, it MUST terminate the
+		// connection with a "bad_record_mac" alert" (Section 4.3.10)
 		*rec = Record{}
 		return o.fail(ErrBadRecordMAC)
 	}
@@ -618,9 +625,9 @@ func (o *Opener) innerContent(prefix, inner []byte, rec *Record) (int, error) {
 		return n, o.acceptData(n)
 	}
 	if rec.Type != ContentTypeHandshake && rec.Type != ContentTypeAlert {
-		// This includes change_cipher_spec: "which receives a protected
-		// change_cipher_spec record MUST abort the handshake with an
-		// "unexpected_message" alert." (RFC 9846, Section 5)
+		// "An implementation which receives any other change_cipher_spec value or
+		// which receives a protected change_cipher_spec record MUST abort the
+		// handshake with an "unexpected_message" alert." (RFC 9846, Section 5)
 		return 0, ErrUnexpectedContentType
 	}
 	if err := checkContentSize(rec.Type, n); err != nil {
@@ -738,7 +745,8 @@ func (o *Opener) fail(err error) error {
 // end makes err final and wipes the keys.
 //
 // "Servers and clients MUST forget the secret values and keys established in
-// failed connections" (RFC 9846, Section 6)
+// failed connections, with the exception of the PSKs associated with session
+// tickets, which SHOULD be discarded if possible." (RFC 9846, Section 6)
 func (o *Opener) end(err error) {
 	o.err = err
 	if o.keys != nil {

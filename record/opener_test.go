@@ -91,8 +91,9 @@ func corners() []corner {
 		{name: "outer type 24", wire: raw([]byte{24}), want: ErrUnexpectedRecordType, alert: AlertUnexpectedMessage},
 		{name: "outer type 255", wire: raw([]byte{255}), want: ErrUnexpectedRecordType, alert: AlertUnexpectedMessage},
 
-		// Section 5: "or which receives a protected change_cipher_spec record MUST
-		// abort the handshake with an "unexpected_message" alert."
+		// Section 5: "An implementation which receives any other change_cipher_spec
+		// value or which receives a protected change_cipher_spec record MUST abort the
+		// handshake with an "unexpected_message" alert."
 		{name: "protected change_cipher_spec", wire: sealed([]byte{1, 20}), want: ErrUnexpectedContentType, alert: AlertUnexpectedMessage},
 		{name: "content type 1", wire: sealed([]byte{1}), want: ErrUnexpectedContentType, alert: AlertUnexpectedMessage},
 		{name: "content type 24", wire: sealed(inner(9, 24)), want: ErrUnexpectedContentType, alert: AlertUnexpectedMessage},
@@ -137,7 +138,7 @@ func corners() []corner {
 		{name: "alert, length 2^14+1, no body", wire: headerOnly(21, 16385), want: ErrRecordOverflow, alert: AlertRecordOverflow},
 		{name: "length 2^14", wire: raw(plain(22, message(11, 16380))), typ: 22, size: 16384},
 		// Section 5.1: "Implementations MUST NOT send zero-length fragments of
-		// Handshake types".
+		// Handshake types, even if those fragments contain padding."
 		{name: "empty handshake", wire: headerOnly(22, 0), want: ErrEmptyFragment, alert: AlertUnexpectedMessage},
 		{name: "empty alert", wire: headerOnly(21, 0), want: ErrEmptyFragment, alert: AlertUnexpectedMessage},
 		{name: "two alerts, no body", wire: headerOnly(21, 4), want: ErrAlertSize, alert: AlertUnexpectedMessage},
@@ -147,6 +148,8 @@ func corners() []corner {
 		{name: "data without keys", wire: headerOnly(23, 100), want: ErrUnexpectedRecordType, alert: AlertUnexpectedMessage},
 		{name: "not TLS", wire: raw([]byte("GET / HTTP/1.1\r\n\r\n")), want: ErrUnexpectedRecordType, alert: AlertUnexpectedMessage},
 		// Section 5.1: "This field is deprecated and MUST be ignored for all purposes."
+		// Appendix E: "The value of TLSPlaintext.legacy_record_version MUST be ignored
+		// by all implementations."
 		{name: "any version", wire: raw([]byte{22, 0xab, 0xcd, 0, 4, 11, 0, 0, 0}), typ: 22, size: 4},
 		// Section 4.7.3: "Implementations that receive a KeyUpdate message prior to
 		// receiving a Finished message MUST terminate the connection with an
@@ -174,6 +177,15 @@ func corners() []corner {
 		corner{name: "data under handshake keys", epoch: EpochHandshake, wire: sealed(inner(4, 23)), want: ErrUnexpectedContentType, alert: AlertUnexpectedMessage},
 		corner{name: "no data under handshake keys", epoch: EpochHandshake, wire: sealed(inner(0, 23)), want: ErrUnexpectedContentType, alert: AlertUnexpectedMessage},
 		corner{name: "early data", epoch: EpochEarly, wire: sealed(inner(4, 23)), typ: 23, size: 4},
+		// Section 4.3.10: "If the server chooses to accept the "early_data" extension,
+		// then it MUST comply with the same error-handling requirements specified for all
+		// records when processing early data records. Specifically, if the server fails
+		// to decrypt a 0-RTT record following an accepted "early_data" extension, it MUST
+		// terminate the connection with a "bad_record_mac" alert"
+		corner{name: "early data of noise", epoch: EpochEarly, wire: raw(plain(23, zeros(16))), want: ErrBadRecordMAC, alert: AlertBadRecordMAC},
+		corner{name: "early data, one zero", epoch: EpochEarly, wire: sealed(zeros(1)), want: ErrNoContentType, alert: AlertUnexpectedMessage},
+		corner{name: "early data, content 2^14+1", epoch: EpochEarly, wire: sealed(inner(16385, 23)), want: ErrRecordOverflow, alert: AlertRecordOverflow},
+		corner{name: "early data, outer type 22", epoch: EpochEarly, wire: raw(plain(22, message(5, 0))), want: ErrUnexpectedRecordType, alert: AlertUnexpectedMessage},
 	)
 }
 
@@ -502,7 +514,8 @@ func TestInterleaving(t *testing.T) {
 // "Handshake messages MUST NOT span key changes. Implementations MUST verify that
 // all messages immediately preceding a key change align with a record boundary; if
 // not, then they MUST terminate the connection with an "unexpected_message" alert."
-// (RFC 9846, Section 5.1)
+// (RFC 9846, Section 5.1) "Any records following a Finished message MUST be encrypted
+// under the appropriate application traffic key" (Section 4.5.3)
 func TestKeyChangeBoundary(t *testing.T) {
 	suite := aead.AES128GCM()
 	update := []byte{24, 0, 0, 1, 0}
@@ -625,8 +638,8 @@ func TestOpenerKeyUpdate(t *testing.T) {
 		}
 		wantErr(t, "KeyUpdate", o.KeyUpdate(), ErrNoKeyUpdate, noAlert)
 	}
-	// "receiving implementations MUST NOT enforce this rule" (2^48-1), and
-	// "Receiving implementations SHOULD NOT enforce these limits" (Section 5.5).
+	// "receiving implementations MUST NOT enforce this rule." (Section 4.7.3, about
+	// 2^48-1) "Receiving implementations SHOULD NOT enforce these limits" (Section 5.5)
 	suite = aead.AES128GCM()
 	o, _, err := ImportOpener(&State{fields: &stateFields{
 		opener: true, suite: suite, hidden: hide(testSecret(suite, 1)),

@@ -553,7 +553,8 @@ func (s *Sealer) Wipe() {
 // end makes err final and wipes the keys.
 //
 // "Servers and clients MUST forget the secret values and keys established in
-// failed connections" (RFC 9846, Section 6)
+// failed connections, with the exception of the PSKs associated with session
+// tickets, which SHOULD be discarded if possible." (RFC 9846, Section 6)
 func (s *Sealer) end(err error) {
 	s.err = err
 	s.pieces = nil // after a panic it would keep the caller's memory alive
@@ -603,9 +604,10 @@ func (s *Sealer) check(typ ContentType, size int) error {
 		if s.messages.partial() {
 			return ErrHandshakePartial
 		}
-		// "the receiver MUST send a KeyUpdate of its own with request_update
-		// set to "update_not_requested" prior to sending its next Application
-		// Data record." (RFC 9846, Section 4.7.3)
+		// "If the request_update field is set to "update_requested", then the
+		// receiver MUST send a KeyUpdate of its own with request_update set to
+		// "update_not_requested" prior to sending its next Application Data
+		// record." (RFC 9846, Section 4.7.3)
 		if s.owed {
 			return ErrKeyUpdateRequired
 		}
@@ -662,7 +664,8 @@ func (s *Sealer) check(typ ContentType, size int) error {
 // "a record containing an initial ClientHello SHOULD have version 0x0301
 // (reflecting TLS 1.0) and a record containing a second ClientHello or a
 // ServerHello MUST have version 0x0303 (reflecting TLS 1.2)." (RFC 9846, Section
-// 5.1)
+// 5.1) "Implementations MUST NOT send any records with a version less than 0x0300."
+// (Appendix E.5)
 func (s *Sealer) version(messages *messageTracker) uint64 {
 	if !s.messages.any && messages.first == typeClientHello {
 		return versionTLS10

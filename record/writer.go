@@ -578,11 +578,12 @@ func (w *Writer) prepare(b *outBuffer, size int) (n int, err error) {
 		if !update {
 			return n, nil
 		}
-		// "the receiver MUST send a KeyUpdate of its own with request_update set
-		// to "update_not_requested" prior to sending its next Application Data
+		// "If the request_update field is set to "update_requested", then the
+		// receiver MUST send a KeyUpdate of its own with request_update set to
+		// "update_not_requested" prior to sending its next Application Data
 		// record." (RFC 9846, Section 4.7.3); and "Implementations MUST either
-		// close the connection or do a key update as described in [Section
-		// 4.7.3] prior to reaching these limits." (Section 5.5)
+		// close the connection or do a key update as described in [Section 4.7.3]
+		// prior to reaching these limits." (Section 5.5)
 		if err := w.addKeyUpdate(b); err != nil {
 			return n, err
 		}
