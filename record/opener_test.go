@@ -115,7 +115,7 @@ func corners() []corner {
 	for i := range list {
 		list[i].epoch = app
 	}
-	for _, n := range []int{1, 15, 16, 31, 255, 4096} {
+	for _, n := range []int{1, 15, 16, 31, 63, 64, 65, 255, 4096} {
 		list = append(list, corner{name: fmt.Sprintf("%d bytes of padding", n), epoch: app,
 			wire: sealed(append(inner(2, 23), zeros(n)...)), typ: 23, size: 2})
 	}
