@@ -8,11 +8,11 @@ import (
 	"example.com/splitseal/aead"
 )
 
-// TestLongFloods reads a million empty records, and other floods, from a peer that
+// TestConnLongFloods reads a million empty records, and other floods, from a peer that
 // sends a byte of data as often as it must for the connection to go on. A record takes
 // no longer than a few data records do, the last ones no longer than the first, and
 // none leaves anything behind. TestConnFloods has the floods without data, which end.
-func TestLongFloods(t *testing.T) {
+func TestConnLongFloods(t *testing.T) {
 	rounds := 50
 	if testing.Short() || raceEnabled {
 		rounds = 5
