@@ -34,7 +34,7 @@ func BenchmarkSeal(b *testing.B) {
 	bench(b, func(b *testing.B, s *aead.Suite, n int) {
 		p, content, body := newProtector(b, s, 0), make([]byte, n), make([]byte, n+1+s.TagSize())
 		for b.Loop() {
-			if err := p.Seal(body, 0x1703030000, content, 23); err != nil {
+			if err := p.Seal(body, content, 23, 0x1703030000); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -48,7 +48,7 @@ func BenchmarkSealSplit(b *testing.B) {
 		for b.Loop() {
 			clear(body[n:])
 			body[n] = 23
-			if err := p.SealSplit(body, 0x1703030000, content); err != nil {
+			if err := p.SealSplit(body, content, 0x1703030000); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -62,10 +62,10 @@ func BenchmarkSealOpen(b *testing.B) {
 		w, o := newProtector(b, s, 0), newProtector(b, s, 0)
 		content, body := make([]byte, n), make([]byte, n+1+s.TagSize())
 		for b.Loop() {
-			if err := w.Seal(body, 0x1703030000, content, 23); err != nil {
+			if err := w.Seal(body, content, 23, 0x1703030000); err != nil {
 				b.Fatal(err)
 			}
-			if err := o.Open(content, 0x1703030000, body); err != nil {
+			if err := o.OpenSplit(content, body, 0x1703030000); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -41,17 +41,17 @@ func ExampleProtector() {
 	content := []byte("hello")
 	body := make([]byte, len(content)+1+writer.Overhead())
 	header := 0x1703030000 | uint64(len(body)) // opaque type 23, version 0x0303, length
-	if err := writer.Seal(body, header, content, 23); err != nil {
+	if err := writer.Seal(body, content, 23, header); err != nil {
 		panic(err)
 	}
 
 	got := make([]byte, len(content))
-	if err := reader.Open(got, header, body); err != nil {
+	if err := reader.OpenSplit(got, body, header); err != nil {
 		panic(err)
 	}
 	fmt.Printf("%s, type %d, next number %d\n", got, body[len(got)], reader.Seq())
 
-	err = reader.Open(got, header, body) // a replay
+	err = reader.OpenSplit(got, body, header) // a replay
 	fmt.Println(errors.Is(err, aead.ErrOpen), reader.Seq())
 	// Output:
 	// hello, type 23, next number 1
@@ -68,7 +68,7 @@ func ExampleProtector_SealSplit() {
 	content := []byte("hello")
 	body := make([]byte, 64+p.Overhead()) // pads to 64 bytes
 	body[len(content)] = 23
-	if err := p.SealSplit(body, 0x1703030050, content); err != nil {
+	if err := p.SealSplit(body, content, 0x1703030050); err != nil {
 		panic(err)
 	}
 	fmt.Println(len(body), p.Seq())
@@ -84,7 +84,7 @@ func ExampleProtector_SealGather() {
 	}
 	pieces := [][]byte{[]byte("hello "), []byte("world"), {23}}
 	body := make([]byte, 12+p.Overhead())
-	if err := p.SealGather(body, 0x170303001c, pieces); err != nil {
+	if err := p.SealGather(body, pieces, 0x170303001c); err != nil {
 		panic(err)
 	}
 	fmt.Println(len(body), p.Seq())
@@ -99,7 +99,7 @@ func ExampleResumeProtector() {
 	if err != nil {
 		panic(err)
 	}
-	if err := old.Seal(make([]byte, 17), 0x1703030011, nil, 23); err != nil {
+	if err := old.Seal(make([]byte, 17), nil, 23, 0x1703030011); err != nil {
 		panic(err)
 	}
 	seq := old.Seq()

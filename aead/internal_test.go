@@ -21,7 +21,7 @@ func TestWipeErases(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := p.Seal(make([]byte, 17), 5, nil, 23); err != nil {
+		if err := p.Seal(make([]byte, 17), nil, 23, 5); err != nil {
 			t.Fatal(err)
 		}
 		record, other := p.state.record, p.state.other

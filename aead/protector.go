@@ -25,8 +25,8 @@ var ErrSequenceExhausted = errors.New("aead: sequence number exhausted")
 // its numbers run out. Whoever makes the records enforces it, as record.Sealer
 // does.
 //
-// All methods take the record header as an integer: its five bytes are the low
-// 40 bits, with the content type highest. The header is the additional data.
+// All methods take the record header, which is the additional data, as an integer: its
+// five bytes are the low 40 bits, with the content type highest.
 //
 // A Protector has one owner and serves one direction, for sealing or for
 // opening: its methods must not be called concurrently. Two seals at once can use the
@@ -165,7 +165,7 @@ func (p *Protector) Format(s fmt.State, verb rune) {
 //
 // RFC 9846, Section 5.3: "If a TLS implementation would need to wrap a sequence
 // number, it MUST either rekey ([Section 4.7.3]) or terminate the connection."
-func (p *Protector) Seal(out []byte, header uint64, content []byte, contentType byte) error {
+func (p *Protector) Seal(out, content []byte, contentType byte, header uint64) error {
 	s := p.check(out, header)
 	if len(out)-1-s.tagSize != len(content) {
 		panic("aead: output is not the content, a byte and a tag long")
@@ -182,7 +182,7 @@ func (p *Protector) Seal(out []byte, header uint64, content []byte, contentType 
 		return nil
 	}
 	out[len(content)] = contentType
-	s.sealSplit(out, seq, header, content)
+	s.sealSplit(out, content, seq, header)
 	return nil
 }
 
@@ -196,7 +196,7 @@ func (p *Protector) Seal(out []byte, header uint64, content []byte, contentType 
 // SealSplit treats the sequence number, reports errors and panics as
 // [Protector.Seal] does; it also panics when out is shorter than len(prefix) +
 // [Protector.Overhead].
-func (p *Protector) SealSplit(out []byte, header uint64, prefix []byte) error {
+func (p *Protector) SealSplit(out, prefix []byte, header uint64) error {
 	s := p.check(out, header)
 	if len(prefix) > len(out)-s.tagSize {
 		panic(prefixTooLong)
@@ -212,7 +212,7 @@ func (p *Protector) SealSplit(out []byte, header uint64, prefix []byte) error {
 		s.record.SealSplit(out, seq, prefix, gcm.ADOf(header, headerSize))
 		return nil
 	}
-	s.sealSplit(out, seq, header, prefix)
+	s.sealSplit(out, prefix, seq, header)
 	return nil
 }
 
@@ -230,7 +230,7 @@ func (p *Protector) SealSplit(out []byte, header uint64, prefix []byte) error {
 // SealGather treats the sequence number, reports errors and panics as [Protector.Seal]
 // does; it also panics when the AEAD puts its output elsewhere, and then out holds
 // zeros and the number is spent.
-func (p *Protector) SealGather(out []byte, header uint64, pieces [][]byte) error {
+func (p *Protector) SealGather(out []byte, pieces [][]byte, header uint64) error {
 	s := p.check(out, header)
 	n := len(out) - s.tagSize
 	switch total, ok, inexact := mem.Measure(out, pieces, maxBodySize); {
@@ -247,11 +247,11 @@ func (p *Protector) SealGather(out []byte, header uint64, pieces [][]byte) error
 		s.record.SealGather(out, seq, pieces, gcm.ADOf(header, headerSize))
 		return nil
 	}
-	s.sealGather(out, seq, header, pieces)
+	s.sealGather(out, pieces, seq, header)
 	return nil
 }
 
-// Open verifies body, the body of a record, which ends with its tag. The first
+// OpenSplit verifies body, the body of a record, which ends with its tag. The first
 // len(prefix) bytes of the inner plaintext go to prefix; the rest replaces its
 // ciphertext at body[len(prefix) : len(body)-Overhead].
 //
@@ -260,16 +260,16 @@ func (p *Protector) SealGather(out []byte, header uint64, pieces [][]byte) error
 // elsewhere, body[:len(prefix)] is working space: on return each of its bytes
 // is unchanged or zero. The tag is not written.
 //
-// Open uses the current sequence number, and adds one only if body verifies.
-// If it does not, Open returns [ErrOpen], and prefix and body[len(prefix) :
+// OpenSplit uses the current sequence number, and adds one only if body verifies. If it
+// does not, OpenSplit returns [ErrOpen], and prefix and body[len(prefix) :
 // len(body)-Overhead] hold zeros. A body shorter than a tag yields ErrOpen too; then,
-// and when Open returns [ErrSequenceExhausted], nothing has been written. A panic in
-// the AEAD leaves the number as it was, and zeros in prefix and body; a fault in this
-// module's kernels, on memory that is unmapped during the call, need not. Open panics,
-// before it writes anything, when prefix is longer than the inner plaintext, when body
-// is longer than 65535 bytes, on a header of more than 40 bits, on an invalid overlap,
-// after [Protector.Wipe], and when the Protector's own AEAD calls it.
-func (p *Protector) Open(prefix []byte, header uint64, body []byte) error {
+// and when OpenSplit returns [ErrSequenceExhausted], nothing has been written. A panic
+// in the AEAD leaves the number as it was, and zeros in prefix and body; a fault in this
+// module's kernels, on memory that is unmapped during the call, need not. OpenSplit
+// panics, before it writes anything, when prefix is longer than the inner plaintext,
+// when body is longer than 65535 bytes, on a header of more than 40 bits, on an invalid
+// overlap, after [Protector.Wipe], and when the Protector's own AEAD calls it.
+func (p *Protector) OpenSplit(prefix, body []byte, header uint64) error {
 	s := p.check(body, header)
 	n := len(body) - s.tagSize
 	if n < 0 {
@@ -289,7 +289,7 @@ func (p *Protector) Open(prefix []byte, header uint64, body []byte) error {
 	if s.record != nil {
 		err = s.record.OpenSplit(prefix, seq, body, gcm.ADOf(header, headerSize))
 	} else {
-		err = s.open(prefix, seq, header, body)
+		err = s.open(prefix, body, seq, header)
 	}
 	if err != nil {
 		return ErrOpen
@@ -365,7 +365,7 @@ func (s *protectorState) refusal() string {
 // A RecordKey does neither. Once it has begun, it does not panic unless
 // debug.SetPanicOnFault makes it, and a deferred call would take a tenth of a short
 // record's time.
-func (s *protectorState) sealSplit(out []byte, seq, header uint64, prefix []byte) {
+func (s *protectorState) sealSplit(out, prefix []byte, seq, header uint64) {
 	done := false
 	s.stage = busy
 	defer s.finish(&done, out, nil)
@@ -374,7 +374,7 @@ func (s *protectorState) sealSplit(out []byte, seq, header uint64, prefix []byte
 	done = true
 }
 
-func (s *protectorState) sealGather(out []byte, seq, header uint64, pieces [][]byte) {
+func (s *protectorState) sealGather(out []byte, pieces [][]byte, seq, header uint64) {
 	done := false
 	s.stage = busy
 	defer s.finish(&done, out, nil)
@@ -386,7 +386,7 @@ func (s *protectorState) sealGather(out []byte, seq, header uint64, pieces [][]b
 	done = true
 }
 
-func (s *protectorState) open(prefix []byte, seq, header uint64, body []byte) (err error) {
+func (s *protectorState) open(prefix, body []byte, seq, header uint64) (err error) {
 	done := false
 	s.stage = busy
 	defer s.finish(&done, prefix, body)

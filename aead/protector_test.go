@@ -106,14 +106,14 @@ func TestRFC8448(t *testing.T) {
 					t.Fatal(err)
 				}
 				body := make([]byte, len(v.content)+1+16)
-				if err := p.Seal(body, head, v.content, v.contentType); err != nil || !bytes.Equal(body, record[5:]) {
+				if err := p.Seal(body, v.content, v.contentType, head); err != nil || !bytes.Equal(body, record[5:]) {
 					t.Errorf("%v: sealed to %x, %v", s, body, err)
 				}
 				if p, err = aead.ResumeProtector(s, keys, v.seq); err != nil {
 					t.Fatal(err)
 				}
 				content := make([]byte, len(v.content))
-				if err := p.Open(content, head, body); err != nil || !bytes.Equal(content, v.content) || body[len(content)] != v.contentType {
+				if err := p.OpenSplit(content, body, head); err != nil || !bytes.Equal(content, v.content) || body[len(content)] != v.contentType {
 					t.Errorf("%v: opened to %x and type %d, %v", s, content, body[len(content)], err)
 				}
 			}
@@ -150,30 +150,30 @@ func TestProtector(t *testing.T) {
 					var err error
 					switch i % 4 {
 					case 0:
-						err = w.Seal(body, head, content, 23)
+						err = w.Seal(body, content, 23, head)
 					case 1:
 						copy(body, content)
-						err = w.Seal(body, head, body[:n], 23)
+						err = w.Seal(body, body[:n], 23, head)
 					case 2:
 						body[n] = 23
-						err = w.SealSplit(body, head, content)
+						err = w.SealSplit(body, content, head)
 					case 3:
 						cut := r.IntN(n + 1)
-						err = w.SealGather(body, head, [][]byte{content[:cut], nil, content[cut:], inner[n:]})
+						err = w.SealGather(body, [][]byte{content[:cut], nil, content[cut:], inner[n:]}, head)
 					}
 					if err != nil || !bytes.Equal(body, want) {
 						t.Fatalf("record %d: error %v, or other bytes than by hand", start+i, err)
 					}
 					switch i % 3 {
 					case 0: // in place
-						err = o.Open(nil, head, body)
+						err = o.OpenSplit(nil, body, head)
 						content = body[:n]
 					case 1: // content in place
-						err = o.Open(body[:n], head, body)
+						err = o.OpenSplit(body[:n], body, head)
 						content = body[:n]
 					case 2:
 						got := make([]byte, n)
-						err = o.Open(got, head, body)
+						err = o.OpenSplit(got, body, head)
 						content = got
 					}
 					if err != nil || !bytes.Equal(content, inner[:n]) || !bytes.Equal(body[n:len(inner)], inner[n:]) {
@@ -198,10 +198,10 @@ func TestRefusals(t *testing.T) {
 				content := mem[100+shift : 100+shift+n]
 				overlaps := shift > -n && shift < n+1+tag
 				for name, seal := range map[string]func(p *aead.Protector) error{
-					"Seal":       func(p *aead.Protector) error { return p.Seal(body, 0, content, 23) },
-					"SealSplit":  func(p *aead.Protector) error { return p.SealSplit(body, 0, content) },
-					"SealGather": func(p *aead.Protector) error { return p.SealGather(body, 0, [][]byte{content, {23}}) },
-					"Open":       func(p *aead.Protector) error { return p.Open(content, 0, body) },
+					"Seal":       func(p *aead.Protector) error { return p.Seal(body, content, 23, 0) },
+					"SealSplit":  func(p *aead.Protector) error { return p.SealSplit(body, content, 0) },
+					"SealGather": func(p *aead.Protector) error { return p.SealGather(body, [][]byte{content, {23}}, 0) },
+					"Open":       func(p *aead.Protector) error { return p.OpenSplit(content, body, 0) },
 				} {
 					p := newProtector(t, s, 7)
 					copy(mem, before)
@@ -231,33 +231,33 @@ func TestRefusals(t *testing.T) {
 			}
 			for n := range 100 {
 				if n != 100-1-tag {
-					refuse("content of the wrong size", func() { p.Seal(body, 0, long[:n], 23) })
+					refuse("content of the wrong size", func() { p.Seal(body, long[:n], 23, 0) })
 				}
 				if n > 100-tag {
-					refuse("prefix too long", func() { p.SealSplit(body, 0, long[:n]) })
-					refuse("prefix too long", func() { p.Open(long[:n], 0, body) })
+					refuse("prefix too long", func() { p.SealSplit(body, long[:n], 0) })
+					refuse("prefix too long", func() { p.OpenSplit(long[:n], body, 0) })
 				}
 				if n != 100-tag {
-					refuse("pieces of the wrong size", func() { p.SealGather(body, 0, [][]byte{long[:n/2], long[:n-n/2]}) })
+					refuse("pieces of the wrong size", func() { p.SealGather(body, [][]byte{long[:n/2], long[:n-n/2]}, 0) })
 				}
 			}
 			for n := range tag + 1 {
-				refuse("no room", func() { p.Seal(body[:n], 0, nil, 23) })
+				refuse("no room", func() { p.Seal(body[:n], nil, 23, 0) })
 				if n < tag {
-					refuse("no room", func() { p.SealSplit(body[:n], 0, nil) })
-					refuse("no room", func() { p.SealGather(body[:n], 0, nil) })
+					refuse("no room", func() { p.SealSplit(body[:n], nil, 0) })
+					refuse("no room", func() { p.SealGather(body[:n], nil, 0) })
 				}
 			}
 			for _, head := range []uint64{1 << 40, 1 << 63, math.MaxUint64} {
-				refuse("header", func() { p.Seal(body, head, long[:100-1-tag], 23) })
-				refuse("header", func() { p.SealSplit(body, head, nil) })
-				refuse("header", func() { p.SealGather(body, head, [][]byte{long[:100-tag]}) })
-				refuse("header", func() { p.Open(nil, head, body) })
+				refuse("header", func() { p.Seal(body, long[:100-1-tag], 23, head) })
+				refuse("header", func() { p.SealSplit(body, nil, head) })
+				refuse("header", func() { p.SealGather(body, [][]byte{long[:100-tag]}, head) })
+				refuse("header", func() { p.OpenSplit(nil, body, head) })
 			}
-			refuse("large body", func() { p.Seal(long, 0, long[:1<<16-1-tag], 23) })
-			refuse("large body", func() { p.SealSplit(long, 0, nil) })
-			refuse("large body", func() { p.SealGather(long, 0, [][]byte{long[:1<<16-tag]}) })
-			refuse("large body", func() { p.Open(nil, 0, long) })
+			refuse("large body", func() { p.Seal(long, long[:1<<16-1-tag], 23, 0) })
+			refuse("large body", func() { p.SealSplit(long, nil, 0) })
+			refuse("large body", func() { p.SealGather(long, [][]byte{long[:1<<16-tag]}, 0) })
+			refuse("large body", func() { p.OpenSplit(nil, long, 0) })
 		})
 	}
 }
@@ -271,10 +271,10 @@ func TestSequenceExhausted(t *testing.T) {
 			content := []byte("content")
 			for range 2 {
 				body := make([]byte, len(content)+1+s.TagSize())
-				if err := w.Seal(body, 0, content, 23); err != nil {
+				if err := w.Seal(body, content, 23, 0); err != nil {
 					t.Fatal(err)
 				}
-				if err := o.Open(nil, 0, body); err != nil {
+				if err := o.OpenSplit(nil, body, 0); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -282,10 +282,10 @@ func TestSequenceExhausted(t *testing.T) {
 			before := bytes.Clone(body)
 			for range 3 { // for good
 				for name, err := range map[string]error{
-					"Seal":       w.Seal(body, 0, content, 23),
-					"SealSplit":  w.SealSplit(body, 0, content),
-					"SealGather": w.SealGather(body, 0, [][]byte{content, {23}}),
-					"Open":       o.Open(nil, 0, body),
+					"Seal":       w.Seal(body, content, 23, 0),
+					"SealSplit":  w.SealSplit(body, content, 0),
+					"SealGather": w.SealGather(body, [][]byte{content, {23}}, 0),
+					"Open":       o.OpenSplit(nil, body, 0),
 				} {
 					if !errors.Is(err, aead.ErrSequenceExhausted) {
 						t.Errorf("%s: %v", name, err)
@@ -310,7 +310,7 @@ func TestOpenFailures(t *testing.T) {
 			head, _ := header(n + 1 + s.TagSize())
 			for i := range 3 {
 				body := make([]byte, n+1+s.TagSize())
-				if err := w.Seal(body, head, bytes.Repeat([]byte{byte(i + 1)}, n), 23); err != nil {
+				if err := w.Seal(body, bytes.Repeat([]byte{byte(i + 1)}, n), 23, head); err != nil {
 					t.Fatal(err)
 				}
 				records = append(records, body)
@@ -321,7 +321,7 @@ func TestOpenFailures(t *testing.T) {
 				before := bytes.Clone(body)
 				prefix := filler("prefix", max(0, min(n, len(body)-s.TagSize())))
 				seq := p.Seq()
-				if err := p.Open(prefix, head, body); err != want {
+				if err := p.OpenSplit(prefix, body, head); err != want {
 					t.Fatalf("got error %v, want %v", err, want)
 				}
 				if want == nil {
@@ -436,11 +436,11 @@ func TestNonceUniqueness(t *testing.T) {
 			defer func() { recover() }()
 			switch r.IntN(3) {
 			case 0:
-				p.Seal(out, 0, content, 23)
+				p.Seal(out, content, 23, 0)
 			case 1:
-				p.SealSplit(out, 0, content)
+				p.SealSplit(out, content, 0)
 			case 2:
-				p.SealGather(out, 0, [][]byte{content, {23}})
+				p.SealGather(out, [][]byte{content, {23}}, 0)
 			}
 		}()
 		switch {
@@ -472,18 +472,18 @@ func TestOpenPanics(t *testing.T) {
 	w, o := newProtector(t, s, 0), newProtector(t, s, 0)
 	content := bytes.Repeat([]byte("content "), 5)
 	sealed := make([]byte, len(content)+1+16)
-	if err := w.Seal(sealed, 0, content, 23); err != nil {
+	if err := w.Seal(sealed, content, 23, 0); err != nil {
 		t.Fatal(err)
 	}
 	for panics = 1; panics <= 2; panics++ {
 		body := bytes.Clone(sealed)
-		mustPanic(t, "watcher", "Open", func() { o.Open(make([]byte, 8), 0, body) })
+		mustPanic(t, "watcher", "Open", func() { o.OpenSplit(make([]byte, 8), body, 0) })
 		if o.Seq() != 0 || bytes.Contains(body, content[:8]) {
 			t.Errorf("number %d, body %q", o.Seq(), body)
 		}
 	}
 	panics = 0
-	if err := o.Open(nil, 0, sealed); err != nil || o.Seq() != 1 {
+	if err := o.OpenSplit(nil, sealed, 0); err != nil || o.Seq() != 1 {
 		t.Errorf("%v, number %d", err, o.Seq())
 	}
 }
@@ -519,10 +519,10 @@ func TestPanicsInGatherer(t *testing.T) {
 	n := len(content) + 1 + 16
 	p := newProtector(t, s, 0)
 	for name, seal := range map[string]func(out []byte){
-		"Seal":          func(out []byte) { p.Seal(out, 0, content, 23) },
-		"Seal in place": func(out []byte) { copy(out, content); p.Seal(out, 0, out[:len(content)], 23) },
-		"SealSplit":     func(out []byte) { copy(out[8:], content[8:]); p.SealSplit(out, 0, content[:8]) },
-		"SealGather":    func(out []byte) { p.SealGather(out, 0, [][]byte{content[:8], content[8:], {23}}) },
+		"Seal":          func(out []byte) { p.Seal(out, content, 23, 0) },
+		"Seal in place": func(out []byte) { copy(out, content); p.Seal(out, out[:len(content)], 23, 0) },
+		"SealSplit":     func(out []byte) { copy(out[8:], content[8:]); p.SealSplit(out, content[:8], 0) },
+		"SealGather":    func(out []byte) { p.SealGather(out, [][]byte{content[:8], content[8:], {23}}, 0) },
 	} {
 		out, seq := make([]byte, n), p.Seq()
 		mustPanic(t, "spiller", name, func() { seal(out) })
@@ -532,11 +532,11 @@ func TestPanicsInGatherer(t *testing.T) {
 	}
 
 	body := make([]byte, n)
-	if err := newProtector(t, adapted(t, aead.AES128GCM(), unwrapped), 0).Seal(body, 0, content, 23); err != nil {
+	if err := newProtector(t, adapted(t, aead.AES128GCM(), unwrapped), 0).Seal(body, content, 23, 0); err != nil {
 		t.Fatal(err)
 	}
 	o, prefix := newProtector(t, s, 0), make([]byte, 8)
-	mustPanic(t, "spiller", "Open", func() { o.Open(prefix, 0, body) })
+	mustPanic(t, "spiller", "Open", func() { o.OpenSplit(prefix, body, 0) })
 	if o.Seq() != 0 || !bytes.Equal(prefix, make([]byte, len(prefix))) || !bytes.Equal(body, make([]byte, n)) {
 		t.Errorf("number %d, prefix %q, body %q", o.Seq(), prefix, body)
 	}
@@ -567,7 +567,7 @@ func TestSealGatherElsewhere(t *testing.T) {
 		for seq := range uint64(2) {
 			pieces := [][]byte{out[:len(content)], {23}} // content in place
 			copy(out, content)
-			mustPanic(t, "aead: AEAD did not put its output where it was told", name, func() { p.SealGather(out, 0, pieces) })
+			mustPanic(t, "aead: AEAD did not put its output where it was told", name, func() { p.SealGather(out, pieces, 0) })
 			if p.Seq() != seq+1 || !bytes.Equal(out, make([]byte, len(out))) {
 				t.Errorf("%s: number %d after %d, output %q", name, p.Seq(), seq, out)
 			}
@@ -586,7 +586,7 @@ func TestSealGatherLimitsCapacity(t *testing.T) {
 	head, _ := header(len(want))
 	memory := append(make([]byte, len(want)), canary...)
 	out := memory[:len(want)]
-	if err := newProtector(t, s, 0).SealGather(out, head, [][]byte{content, {23}}); err != nil || !bytes.Equal(out, want) {
+	if err := newProtector(t, s, 0).SealGather(out, [][]byte{content, {23}}, head); err != nil || !bytes.Equal(out, want) {
 		t.Errorf("sealed to %x, %v", out, err)
 	}
 	if got := memory[len(want):]; !bytes.Equal(got, canary) {
@@ -627,15 +627,15 @@ func TestCalledByItsAEAD(t *testing.T) {
 	n := len(content) + 1 + s.TagSize()
 	head, _ := header(n)
 	calls := map[string]func(p *aead.Protector, head uint64, body []byte) error{
-		"Seal": func(p *aead.Protector, head uint64, body []byte) error { return p.Seal(body, head, content, 23) },
+		"Seal": func(p *aead.Protector, head uint64, body []byte) error { return p.Seal(body, content, 23, head) },
 		"SealSplit": func(p *aead.Protector, head uint64, body []byte) error {
 			body[len(content)] = 23
-			return p.SealSplit(body, head, content)
+			return p.SealSplit(body, content, head)
 		},
 		"SealGather": func(p *aead.Protector, head uint64, body []byte) error {
-			return p.SealGather(body, head, [][]byte{content, {23}})
+			return p.SealGather(body, [][]byte{content, {23}}, head)
 		},
-		"Open": func(p *aead.Protector, head uint64, body []byte) error { return p.Open(nil, head, body) },
+		"Open": func(p *aead.Protector, head uint64, body []byte) error { return p.OpenSplit(nil, body, head) },
 		"Wipe": func(p *aead.Protector, head uint64, body []byte) error { p.Wipe(); return nil },
 	}
 	check := func(name string, call func(body []byte) error) {
@@ -718,7 +718,7 @@ func TestKeysAreCopied(t *testing.T) {
 		want := sealByHand(t, s, 0, []byte("content\x17"))
 		head, _ := header(len(want))
 		body := make([]byte, len(want))
-		if err := p.Seal(body, head, []byte("content"), 23); err != nil || !bytes.Equal(body, want) {
+		if err := p.Seal(body, []byte("content"), 23, head); err != nil || !bytes.Equal(body, want) {
 			t.Errorf("%v: got %x, %v", s, body, err)
 		}
 	}
@@ -734,10 +734,10 @@ func TestWipe(t *testing.T) {
 		}
 		for _, p := range []*aead.Protector{p, new(aead.Protector)} {
 			body := make([]byte, 1+s.TagSize())
-			mustPanic(t, "aead: Protector was wiped", "Seal", func() { p.Seal(body, 0, nil, 23) })
-			mustPanic(t, "aead: Protector was wiped", "SealSplit", func() { p.SealSplit(body, 0, nil) })
-			mustPanic(t, "aead: Protector was wiped", "SealGather", func() { p.SealGather(body, 0, [][]byte{{23}}) })
-			mustPanic(t, "aead: Protector was wiped", "Open", func() { p.Open(nil, 0, body) })
+			mustPanic(t, "aead: Protector was wiped", "Seal", func() { p.Seal(body, nil, 23, 0) })
+			mustPanic(t, "aead: Protector was wiped", "SealSplit", func() { p.SealSplit(body, nil, 0) })
+			mustPanic(t, "aead: Protector was wiped", "SealGather", func() { p.SealGather(body, [][]byte{{23}}, 0) })
+			mustPanic(t, "aead: Protector was wiped", "Open", func() { p.OpenSplit(nil, body, 0) })
 		}
 	}
 }
@@ -777,10 +777,10 @@ func TestProtectorPrintsNoKey(t *testing.T) {
 
 // protecting is what a record layer needs; calls through it must not allocate.
 type protecting interface {
-	Seal(out []byte, header uint64, content []byte, contentType byte) error
-	SealSplit(out []byte, header uint64, prefix []byte) error
-	SealGather(out []byte, header uint64, pieces [][]byte) error
-	Open(prefix []byte, header uint64, body []byte) error
+	Seal(out, content []byte, contentType byte, header uint64) error
+	SealSplit(out, prefix []byte, header uint64) error
+	SealGather(out []byte, pieces [][]byte, header uint64) error
+	OpenSplit(prefix, body []byte, header uint64) error
 }
 
 // TestProtectorAllocations: a Protector allocates nothing of its own. Where
@@ -803,15 +803,15 @@ func TestProtectorAllocations(t *testing.T) {
 			pieces := [][]byte{content[:n/2], content[n/2:], {23}}
 			body := make([]byte, n+1+s.TagSize())
 			open := func() {
-				if err := o.Open(prefix, 7, body); err != nil {
+				if err := o.OpenSplit(prefix, body, 7); err != nil {
 					t.Fatal(err)
 				}
 			}
 			for name, f := range map[string]func(){
-				"Seal and Open":       func() { w.Seal(body, 7, content, 23); open() },
-				"SealSplit and Open":  func() { body[n] = 23; w.SealSplit(body, 7, content); open() },
-				"SealGather and Open": func() { w.SealGather(body, 7, pieces); open() },
-				"failed Open":         func() { body[0] ^= 1; o.Open(prefix, 7, body) },
+				"Seal and Open":       func() { w.Seal(body, content, 23, 7); open() },
+				"SealSplit and Open":  func() { body[n] = 23; w.SealSplit(body, content, 7); open() },
+				"SealGather and Open": func() { w.SealGather(body, pieces, 7); open() },
+				"failed Open":         func() { body[0] ^= 1; o.OpenSplit(prefix, body, 7) },
 			} {
 				if allocs := testing.AllocsPerRun(20, f); allocs > allowed {
 					t.Errorf("%v: %s of %d bytes: %v allocations, %v of them the AEAD's", s, name, n, allocs, allowed)
@@ -847,12 +847,12 @@ func TestCopies(t *testing.T) {
 			var err error
 			switch seq / 2 % 3 {
 			case 0:
-				err = from.Seal(body, head, nil, 23)
+				err = from.Seal(body, nil, 23, head)
 			case 1:
 				body[0] = 23
-				err = from.SealSplit(body, head, nil)
+				err = from.SealSplit(body, nil, head)
 			case 2:
-				err = from.SealGather(body, head, [][]byte{{23}})
+				err = from.SealGather(body, [][]byte{{23}}, head)
 			}
 			if err != nil || !bytes.Equal(body, want) {
 				t.Fatalf("%v, record %d: error %v, or other bytes than by hand", s, seq, err)
@@ -873,10 +873,10 @@ func TestCopies(t *testing.T) {
 			for _, p := range []*aead.Protector{p, c, copyOf(c)} {
 				body := make([]byte, n)
 				const message = "aead: Protector was wiped"
-				mustPanic(t, message, "Seal", func() { p.Seal(body, 0, nil, 23) })
-				mustPanic(t, message, "SealSplit", func() { p.SealSplit(body, 0, nil) })
-				mustPanic(t, message, "SealGather", func() { p.SealGather(body, 0, [][]byte{{23}}) })
-				mustPanic(t, message, "Open", func() { p.Open(nil, 0, body) })
+				mustPanic(t, message, "Seal", func() { p.Seal(body, nil, 23, 0) })
+				mustPanic(t, message, "SealSplit", func() { p.SealSplit(body, nil, 0) })
+				mustPanic(t, message, "SealGather", func() { p.SealGather(body, [][]byte{{23}}, 0) })
+				mustPanic(t, message, "Open", func() { p.OpenSplit(nil, body, 0) })
 			}
 		}
 	}

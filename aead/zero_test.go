@@ -14,10 +14,10 @@ func TestZeroValues(t *testing.T) {
 	var s aead.Suite
 	keys := aead.TrafficKeys{IV: make([]byte, aead.IVSize)}
 	for name, call := range map[string]func(){
-		"Protector.Seal":       func() { p.Seal(make([]byte, 1), 0, nil, 0) },
-		"Protector.SealSplit":  func() { p.SealSplit(nil, 0, nil) },
-		"Protector.SealGather": func() { p.SealGather(nil, 0, nil) },
-		"Protector.Open":       func() { p.Open(nil, 0, nil) },
+		"Protector.Seal":       func() { p.Seal(make([]byte, 1), nil, 0, 0) },
+		"Protector.SealSplit":  func() { p.SealSplit(nil, nil, 0) },
+		"Protector.SealGather": func() { p.SealGather(nil, nil, 0) },
+		"Protector.OpenSplit":  func() { p.OpenSplit(nil, nil, 0) },
 		"Suite.New":            func() { s.New(nil) },
 		"NewProtector":         func() { aead.NewProtector(&s, keys) },
 		"ResumeProtector":      func() { aead.ResumeProtector(nil, keys, 1) },

@@ -66,22 +66,22 @@ func FuzzProtector(f *testing.F) {
 			header := 0x1703030000 | uint64(len(body))
 			switch op & 3 {
 			case 0:
-				err = w.Seal(body, header, content, 23)
+				err = w.Seal(body, content, 23, header)
 			case 1:
 				copy(body[n:], inner[n:])
-				err = w.SealSplit(body, header, content)
+				err = w.SealSplit(body, content, header)
 			case 2:
 				copy(body, inner)
-				err = w.SealSplit(body, header, body[:at%(n+1)])
+				err = w.SealSplit(body, body[:at%(n+1)], header)
 			case 3:
 				cut := at % (n + 1)
-				err = w.SealGather(body, header, [][]byte{content[:cut], nil, content[cut:], inner[n:]})
+				err = w.SealGather(body, [][]byte{content[:cut], nil, content[cut:], inner[n:]}, header)
 			}
 			if seq == 1<<64-1 {
 				if err != aead.ErrSequenceExhausted || w.Seq() != seq {
 					t.Fatalf("at the last number: %v, then at %d", err, w.Seq())
 				}
-				if err := r.Open(nil, header, body); err != aead.ErrSequenceExhausted {
+				if err := r.OpenSplit(nil, body, header); err != aead.ErrSequenceExhausted {
 					t.Fatalf("at the last number: %v", err)
 				}
 				continue
@@ -108,7 +108,7 @@ func FuzzProtector(f *testing.F) {
 					head ^= 1 << (at % 40)
 				}
 				prefix := make([]byte, max(0, min(n, len(forged)-tag)))
-				if err := r.Open(prefix, head, forged); err != aead.ErrOpen || r.Seq() != seq {
+				if err := r.OpenSplit(prefix, forged, head); err != aead.ErrOpen || r.Seq() != seq {
 					t.Fatalf("forged record at %d: %v, then at %d", seq, err, r.Seq())
 				}
 				if text := len(forged) - tag; text > 0 && !allZero(prefix, forged[len(prefix):text]) {
@@ -119,7 +119,7 @@ func FuzzProtector(f *testing.F) {
 			if op&8 != 0 {
 				got = make([]byte, n)
 			}
-			if err := r.Open(got, header, body); err != nil || r.Seq() != seq+1 {
+			if err := r.OpenSplit(got, body, header); err != nil || r.Seq() != seq+1 {
 				t.Fatalf("open at %d: %v, then at %d", seq, err, r.Seq())
 			}
 			if !bytes.Equal(got, inner[:n]) || !bytes.Equal(body[n:len(inner)], inner[n:]) {

@@ -534,7 +534,7 @@ func (o *Opener) openBody(rec *Record, dst, in []byte, bodySize int) error {
 	// If the AEAD panics, o.stage says so, and the Protector leaves no unverified
 	// byte behind.
 	o.stage = stageCrypto
-	err := o.keys.protector.Open(prefix, readRecordHeader(record), body)
+	err := o.keys.protector.OpenSplit(prefix, body, readRecordHeader(record))
 	o.stage = stageIdle
 	if err != nil {
 		// "the server skips past early data by attempting to deprotect received

@@ -232,7 +232,7 @@ func protectorSize(t *testing.T) float64 {
 			t.Fatal(err)
 		}
 		for range 2 {
-			if err := keep[i].Seal(out, 0, content, 23); err != nil {
+			if err := keep[i].Seal(out, content, 23, 0); err != nil {
 				t.Fatal(err)
 			}
 		}

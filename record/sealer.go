@@ -712,10 +712,10 @@ func (s *Sealer) seal(dst []byte, typ ContentType, version uint64, content []byt
 	s.stage = stageCrypto
 	var err error
 	if pad == 0 {
-		err = p.Seal(body, h, content, byte(typ))
+		err = p.Seal(body, content, byte(typ), h)
 	} else {
 		putTrailer(body[len(content):], typ, pad)
-		err = p.SealSplit(body, h, content)
+		err = p.SealSplit(body, content, h)
 	}
 	s.stage = stageIdle
 	if err != nil {
@@ -752,7 +752,7 @@ func (s *Sealer) sealPieces(dst []byte, typ ContentType, version uint64, pieces 
 	h := header(ContentTypeApplicationData, versionTLS12, bodySize)
 
 	s.stage = stageCrypto
-	err := s.keys.protector.SealGather(body, h, s.pieces)
+	err := s.keys.protector.SealGather(body, s.pieces, h)
 	s.stage = stageIdle
 	clear(s.pieces) // keep no memory of the caller's alive
 	if cap(s.pieces) > maxKeptPieces {

@@ -123,7 +123,7 @@ func TestProtector(t *testing.T) {
 			}
 			body := make([]byte, len(content)+1+s.TagSize())
 			header := 0x1703030000 | uint64(len(body))
-			if err := w.Seal(body, header, content, 23); err != nil {
+			if err := w.Seal(body, content, 23, header); err != nil {
 				t.Fatal(err)
 			}
 			nonce := bytes.Clone(keys.IV)
@@ -134,10 +134,10 @@ func TestProtector(t *testing.T) {
 			}
 			forged := bytes.Clone(body)
 			forged[r.IntN(len(forged))] ^= 1
-			if err := o.Open(nil, header, forged); err != aead.ErrOpen || o.Seq() != uint64(seq) {
+			if err := o.OpenSplit(nil, forged, header); err != aead.ErrOpen || o.Seq() != uint64(seq) {
 				t.Fatalf("%v: forged record %d: %v", s, seq, err)
 			}
-			if err := o.Open(nil, header, body); err != nil || body[len(content)] != 23 {
+			if err := o.OpenSplit(nil, body, header); err != nil || body[len(content)] != 23 {
 				t.Fatalf("%v: record %d: %v", s, seq, err)
 			}
 		}
@@ -180,7 +180,7 @@ func Example() {
 	}
 	content := []byte("hello")
 	body := make([]byte, len(content)+1+p.Overhead())
-	if err := p.Seal(body, 0x1703030000|uint64(len(body)), content, 23); err != nil {
+	if err := p.Seal(body, content, 23, 0x1703030000|uint64(len(body))); err != nil {
 		panic(err)
 	}
 	fmt.Println(suite, len(body))
