@@ -22,7 +22,7 @@ func TestUnknownWord(t *testing.T) {
 		_, err2 := gcm.NewWithNonceSize(key, 16)
 		_, err3 := gcm.NewWithTagSize(key, 12)
 		_, err4 := gcm.NewRecordKey(key, make([]byte, gcm.NonceSize))
-		fmt.Println(err1 != nil, err2 != nil, err3 != nil, err4 != nil)
+		fmt.Println(err1 != nil, err2 != nil, err3 != nil, err4 != nil, gcm.Backend() == "none")
 		os.Exit(0)
 	}
 	executable, err := os.Executable()
@@ -30,9 +30,9 @@ func TestUnknownWord(t *testing.T) {
 		t.Fatal(err)
 	}
 	for word, want := range map[string]string{
-		"-vaes,fast": "true true true true\n",
-		"aesni":      "true true true true\n",
-		"-vaes":      "false false false false\n",
+		"-vaes,fast": "true true true true true\n",
+		"aesni":      "true true true true true\n",
+		"-vaes":      "false false false false false\n",
 	} {
 		command := exec.Command(executable, "-test.run=^TestUnknownWord$")
 		command.Env = append(os.Environ(), child+"=1", asm.EnvCPU+"="+word)

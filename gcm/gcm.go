@@ -167,12 +167,29 @@ func newAEAD(key []byte, nonceSize, tagSize int) (*AEAD, error) {
 	return &a.AEAD, nil
 }
 
-// checkKey makes every backend accept the same keys in the same modes.
-func checkKey(key []byte) error {
+// Backend returns the name of the backend that new keys use, "avx512", "vaes", "aesni"
+// or "portable", for logs and metrics. It is "none" if no key can be made, because
+// SPLITSEAL_CPU contains an unknown word or because of GODEBUG=fips140=only. What a key
+// uses is fixed when it is set up: see [AEAD.Backend]. Backend may be called
+// concurrently.
+func Backend() string {
+	if checkProcess() != nil {
+		return "none"
+	}
+	return asm.Selected().String()
+}
+
+// checkProcess returns why this process can have no keys.
+func checkProcess() error {
 	if fips140.Enforced() {
 		return errFIPS
 	}
-	if err := asm.Err(); err != nil {
+	return asm.Err()
+}
+
+// checkKey makes every backend accept the same keys in the same modes.
+func checkKey(key []byte) error {
+	if err := checkProcess(); err != nil {
 		return err
 	}
 	switch len(key) {

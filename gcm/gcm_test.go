@@ -50,8 +50,8 @@ func TestContract(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if a.Backend() != backend {
-					t.Fatalf("backend %q, want %q", a.Backend(), backend)
+				if a.Backend() != backend || gcm.Backend() != backend {
+					t.Fatalf("backends %q, %q, want %q", a.Backend(), gcm.Backend(), backend)
 				}
 				aeadtest.Run(t, aeadtest.Config{
 					AEAD: a, Oracle: oracleFor(t, key, gcm.NonceSize, gcm.TagSize),
@@ -349,6 +349,9 @@ func TestFIPS140Only(t *testing.T) {
 			_, err = gcm.NewRecordKey(key, iv)
 			report("NewRecordKey", err)
 			restore()
+		}
+		if b := gcm.Backend(); b != "none" {
+			t.Errorf("backend %q", b)
 		}
 		block, err := aes.NewCipher(key)
 		if err != nil {
