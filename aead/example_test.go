@@ -126,7 +126,7 @@ func ExampleNextTrafficSecret() {
 	fmt.Println(keys)
 	// Output:
 	// 48 32 12
-	// aead.TrafficKeys[redacted]
+	// aead.TrafficKeys(redacted)
 }
 
 // The key of a Finished message.

@@ -11,14 +11,14 @@ import (
 )
 
 // TrafficKeys are the write key and write IV of one direction. They print as
-// "aead.TrafficKeys[redacted]" through fmt and log/slog, and do not marshal to JSON,
-// XML or gob. encoding/asn1 has no hook to prevent it, and writes them.
+// "aead.TrafficKeys(redacted)" through fmt and log/slog, and in JSON and XML, and do not
+// go into gob. encoding/asn1 has no hook to prevent it, and writes them.
 type TrafficKeys struct {
 	Key []byte // Suite.KeySize bytes
 	IV  []byte // IVSize bytes
 }
 
-const redacted = "aead.TrafficKeys[redacted]"
+const redacted = "aead.TrafficKeys(redacted)"
 
 // String returns a fixed text.
 func (TrafficKeys) String() string { return redacted }
@@ -29,11 +29,11 @@ func (TrafficKeys) Format(s fmt.State, verb rune) { fmt.Fprint(s, redacted) }
 // LogValue returns a fixed text.
 func (TrafficKeys) LogValue() slog.Value { return slog.StringValue(redacted) }
 
-// MarshalText returns an error, which keeps the keys out of encoders as well.
-func (TrafficKeys) MarshalText() ([]byte, error) { return nil, errMarshal }
+// MarshalText returns a fixed text, so that a log in JSON that holds keys loses only
+// them.
+func (TrafficKeys) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
-// MarshalBinary is MarshalText for encoding/gob, which does not call
-// MarshalText.
+// MarshalBinary returns an error: what goes into gob is meant to be read back.
 func (TrafficKeys) MarshalBinary() ([]byte, error) { return nil, errMarshal }
 
 var errMarshal = errors.New("aead: traffic keys do not marshal")

@@ -193,8 +193,8 @@ func TestTrafficKeysPrintNothing(t *testing.T) {
 		}
 	}
 	for _, v := range []any{keys, &keys, holder} {
-		if out, err := json.Marshal(v); err == nil {
-			t.Errorf("marshals to %s", out)
+		if out, err := json.Marshal(v); err != nil || !strings.Contains(string(out), `"aead.TrafficKeys(redacted)"`) || strings.Contains(string(out), "a2tr") {
+			t.Errorf("marshals to %s: %v", out, err)
 		}
 		var out bytes.Buffer
 		if err := gob.NewEncoder(&out).Encode(v); err == nil || bytes.Contains(out.Bytes(), keys.Key) {
