@@ -47,9 +47,9 @@
 //
 // # Memory
 //
-// In the long run no call allocates, except to grow a dst that is too short, to open
-// to more than 4096 buffers that are not in order of address, and for texts of more
-// than 71 KiB whose tag is shorter than [TagSize]. Where there are kernels, a key
+// Once its pools are warm, a call allocates only to grow a dst that is too short, to
+// open to more than 4096 buffers that are not in order of address, and for texts of
+// more than 71 KiB whose tag is shorter than [TagSize]. Where there are kernels, a key
 // allocates once more, a table of 2184 bytes: at its second text longer than 144 bytes
 // (96 with some kernels), or at its first longer than 64 KiB.
 //
