@@ -21,27 +21,27 @@ func (d design) openKernel() {
 		p.suspendStream(hash)
 	}
 
-	mask, text := p.maskVector(), p.firstText()
+	maskAt, textAt := p.maskVector(), p.firstText()
 	trailerSize := func(to operand.Op) { MOVQ(arg("trailer"), to) }
 
 	p.noResults()
 	p.ifStream("stream")
 
 	p.textSize(trailerSize)
-	CMPQ(p.t1, operand.U32(p.firstBatchSize()))
+	CMPQ(p.size, operand.U32(p.firstBatchSize()))
 	JBE(target("short"))
-	p.textSlots(p.t1)
-	p.keepEnding(p.t1)
+	p.textSlots(p.size)
+	p.keepEnding(p.size)
 
 	Label("first_batch")
 	p.useLongTable()
 	p.startGroup()
 	p.startSum(p.loadAD(), p.slot1())
-	p.firstCounters(mask, batchVectors)
-	p.rounds(p.state[mask:], p.hashMemory(at(p.src, -text*p.width), text, batchVectors))
+	p.firstCounters(maskAt, batchVectors)
+	p.rounds(p.state[maskAt:], p.hashMemory(at(p.src, -textAt*p.width), textAt, batchVectors))
 	p.loadLastKey()
-	move(p.lastRoundOfMask(p.state[mask]), p.frame.mask)
-	p.cryptVectors(p.state[text:], 0)
+	move(p.lastRoundOfMask(p.state[maskAt]), p.frame.mask)
+	p.cryptVectors(p.state[textAt:], 0)
 	p.moveOn(p.firstBatchSize())
 	p.nextBatch(suspend)
 
@@ -64,7 +64,7 @@ func (d design) openKernel() {
 
 	// Here less than a batch is left.
 	p.textSize(trailerSize)
-	TESTQ(p.t1, p.t1)
+	TESTQ(p.size, p.size)
 	JZ(target("finish"))
 	p.lastBlock()
 	p.loadLastOfAll(p.loadEnding)
@@ -96,38 +96,38 @@ func (d design) openKernel() {
 	Label("short")
 	p.shortPower()
 	p.startPlain(p.loadAD(), p.slot1())
-	TESTQ(p.t1, p.t1)
+	TESTQ(p.size, p.size)
 	JZ(target("short_0"))
 	p.lastBlock()
-	CMPQ(p.t1, operand.U8(blockSize))
+	CMPQ(p.size, operand.U8(blockSize))
 	JB(target("short_block"))
 	p.loadLastOfAll(p.loadLast)
 	JMP(target("short_loaded"))
 	Label("short_block")
-	p.loadShort(p.t1, false)
+	p.loadShort(p.size, false)
 	XORL(p.t0.As32(), p.t0.As32()) // the last block is the first
 	Label("short_loaded")
 	p.storePartial()
 	shortLabel := func(n int) string { return fmt.Sprintf("short_%d", n) }
-	p.byVectors(1, batchVectors-text, shortLabel)
-	for n := 0; n <= batchVectors-text; n++ {
+	p.byVectors(1, batchVectors-textAt, shortLabel)
+	for n := 0; n <= batchVectors-textAt; n++ {
 		Label(shortLabel(n))
-		p.firstCounters(mask, text+n)
-		p.rounds(p.state[mask:text+n], p.hashShort(n))
+		p.firstCounters(maskAt, textAt+n)
+		p.rounds(p.state[maskAt:textAt+n], p.hashShort(n))
 		p.loadLastKey()
-		p.lastRoundOfMask(p.state[mask])
+		p.lastRoundOfMask(p.state[maskAt])
 		if n > 0 {
-			p.openRest(p.state[text : text+n])
+			p.openRest(p.state[textAt : textAt+n])
 		}
-		if n < batchVectors-text {
+		if n < batchVectors-textAt {
 			JMP(target("finish_short"))
 		}
 	}
 
 	// finish compares whole tags, in a time that does not depend on them.
-	finish := func(mask operand.Op, erase ...operand.Mem) {
-		x := p.tag(mask)
-		add(x, operand.Mem{Base: p.src, Index: p.t1, Scale: 1}, x)
+	finish := func(tagMask operand.Op, erase ...operand.Mem) {
+		x := p.tag(tagMask)
+		add(x, operand.Mem{Base: p.src, Index: p.size, Scale: 1}, x)
 		XORL(p.t0.As32(), p.t0.As32())
 		VPTEST(x, x)
 		SETEQ(p.t0.As8())
@@ -135,7 +135,7 @@ func (d design) openKernel() {
 		p.leave(erase...)
 	}
 	Label("finish_short")
-	finish(low(p.state[mask]), p.frame.partial)
+	finish(low(p.state[maskAt]), p.frame.partial)
 	Label("finish")
 	runs.end()
 	p.sum.plainMiddle(p.term)
@@ -143,11 +143,11 @@ func (d design) openKernel() {
 }
 
 // loadLastOfAll calls load, which is loadLast or loadEnding, for the last of
-// p.t1 bytes at p.src, the trailer included.
+// p.size bytes at p.src, the trailer included.
 func (p plan) loadLastOfAll(load func(size reg.GPPhysical)) {
-	MOVQ(p.t1, p.last)
+	MOVQ(p.size, p.last)
 	SUBQ(p.t0, p.last)
-	load(p.t1)
+	load(p.size)
 	// How many of p.left bytes the last block has.
 	MOVQ(p.left, p.last)
 	SUBQ(p.t0, p.last)
@@ -188,7 +188,7 @@ func (p plan) hashShort(n int) []step {
 	return steps
 }
 
-// openRest finishes the last p.t1 bytes of text. The first p.left of them go
+// openRest finishes the last p.size bytes of text. The first p.left of them go
 // to dst, and one more is a result if there is a trailer.
 //
 // Nothing past these bytes is written. The last block is stored so that it ends where
@@ -212,7 +212,7 @@ func (p plan) openRest(state []vec) {
 			highBlock(state[n-1], before)
 		}
 		alone := newLabel("alone_")
-		LEAQ(at(p.t1, -1), p.t0)
+		LEAQ(at(p.size, -1), p.t0)
 		TESTB(operand.U8(blockSize), p.t0.As8())
 		JZ(target(alone))
 		move(block, at(p.dst, n*p.width))

@@ -176,8 +176,8 @@ type sealRuns struct {
 	src, dst, left reg.GPPhysical // as in the kernel's plan
 
 	// head is where batch 0 reads its first vector of text: src, or dst if start
-	// has put that vector together there. It shares its register with n: it is
-	// written last, and read before the next take.
+	// has put that vector together there. It may be in n's register: start writes it
+	// last, and batch 0 reads it before the next take.
 	head reg.GPPhysical
 }
 

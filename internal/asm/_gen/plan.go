@@ -84,10 +84,15 @@ type plan struct {
 	position
 	aligned reg.GPPhysical // kept: the aligned part of the frame
 	counter reg.GPPhysical // kept: counter of the next batch's slot 0
-	last    reg.GPPhysical // in tails: bytes of p.left in the last block, 0 to 16; also walk's n and sealRuns' head
+
+	// One register with three uses. taken is of use only while text is moved, head
+	// from then until batch 0 has read it, and last after all batches.
+	taken reg.GPPhysical // bytes of a piece that are moved
+	head  reg.GPPhysical // where batch 0 of a seal reads its first vector of text
+	last  reg.GPPhysical // bytes of p.left in the last block, 0 to 16
 
 	count reg.GPPhysical // scratch, and shift count
-	t1    reg.GPPhysical // scratch
+	size  reg.GPPhysical // from textSize on: bytes of text left, with the trailer
 
 	frame frame
 }
@@ -198,9 +203,11 @@ func (d design) plan() plan {
 		position: textPosition,
 		aligned:  reg.R9,
 		counter:  reg.R11,
+		taken:    reg.R13,
+		head:     reg.R13,
 		last:     reg.R13,
 		count:    reg.RCX,
-		t1:       reg.R12,
+		size:     reg.R12,
 	}
 	for i := range p.state {
 		p.state[i] = v(i)

@@ -43,9 +43,9 @@ func (p *plan) enter() {
 	p.loadNonce(arg("nonceLo"), arg("nonceHi"))
 }
 
-// leave ends a kernel as design.leave does. General-purpose registers hold text only
-// where it is moved in parts: in these two scratch registers, and in the third that
-// loadShort uses, p.counter, which firstCounters overwrites.
+// leave ends a kernel as design.leave does. General-purpose registers hold text where
+// it is moved in parts: t0, count and, in loadShort, counter. firstCounters overwrites
+// counter; the other two are cleared here.
 func (p plan) leave(erase ...operand.Mem) {
 	XORL(p.t0.As32(), p.t0.As32())
 	XORL(p.count.As32(), p.count.As32())
@@ -74,17 +74,17 @@ func (p plan) useLongTable() {
 	MOVQ(p.power, p.frame.end)
 }
 
-// shortPower sets p.power for a text of p.t1 bytes that is sealed or opened in
-// one batch: slot 0 has the power ⌈p.t1/16⌉ + 3. The longest such texts need
+// shortPower sets p.power for a text of p.size bytes that is sealed or opened in
+// one batch: slot 0 has the power ⌈p.size/16⌉ + 3. The longest such texts need
 // the table for long texts.
 func (p plan) shortPower() {
 	LEAQ(at(p.key, keyShortEnd), p.power)
 	if p.shortSize() < p.firstBatchSize() {
 		p.longTable(p.t0)
-		CMPQ(p.t1, operand.U32(p.shortSize()))
+		CMPQ(p.size, operand.U32(p.shortSize()))
 		CMOVQHI(p.t0, p.power)
 	}
-	LEAQ(at(p.t1, blockSize-1+3*blockSize), p.t0)
+	LEAQ(at(p.size, blockSize-1+3*blockSize), p.t0)
 	ANDQ(operand.I8(-blockSize), p.t0)
 	SUBQ(p.t0, p.power)
 }
@@ -113,7 +113,7 @@ func (p plan) suspendStream(hash vec) {
 func (p plan) walk() walk {
 	w := newWalk()
 	w.most = p.batchSize()
-	w.x, w.t, w.n, w.from = p.state[0], p.count, p.last, p.t0
+	w.x, w.t, w.n, w.from = p.state[0], p.count, p.taken, p.t0
 	return w
 }
 
@@ -147,9 +147,9 @@ func (d design) sealKernel() {
 	p := d.plan()
 	p.enter()
 
-	runs := sealRuns{walk: p.walk(), src: p.src, dst: p.dst, left: p.left, head: p.last}
+	runs := sealRuns{walk: p.walk(), src: p.src, dst: p.dst, left: p.left, head: p.head}
 
-	mask, text := p.maskVector(), p.firstText()
+	maskAt, textAt := p.maskVector(), p.firstText()
 	trailerSize := func(to operand.Op) {
 		MOVQ(arg("trailer"), to)
 		SHRQ(operand.U8(8), to)
@@ -158,9 +158,9 @@ func (d design) sealKernel() {
 	p.ifStream("stream")
 
 	p.textSize(trailerSize)
-	CMPQ(p.t1, operand.U32(p.firstBatchSize()))
+	CMPQ(p.size, operand.U32(p.firstBatchSize()))
 	JBE(target("short"))
-	p.textSlots(p.t1)
+	p.textSlots(p.size)
 	p.keepEnding(p.left)
 	MOVQ(p.src, runs.head)
 
@@ -172,10 +172,10 @@ func (d design) sealKernel() {
 		p.cryptVectors(p.state[:], 0)
 		p.moveOn(p.batchSize())
 	}
-	// finish writes the tag after the last p.t1 bytes of text, and leaves.
-	finish := func(mask operand.Op, erase ...operand.Mem) {
-		ADDQ(p.t1, p.dst)
-		move(p.tag(mask), at(p.dst, 0))
+	// finish writes the tag after the last p.size bytes of text, and leaves.
+	finish := func(tagMask operand.Op, erase ...operand.Mem) {
+		ADDQ(p.size, p.dst)
+		move(p.tag(tagMask), at(p.dst, 0))
 		p.leave(erase...)
 	}
 	// batchBehind is where the batch before dst is.
@@ -185,13 +185,13 @@ func (d design) sealKernel() {
 	p.useLongTable()
 	p.startGroup()
 	p.startSum(p.loadAD(), p.slot1())
-	p.firstCounters(mask, batchVectors)
-	p.rounds(p.state[mask:], nil)
+	p.firstCounters(maskAt, batchVectors)
+	p.rounds(p.state[maskAt:], nil)
 	p.loadLastKey()
-	move(p.lastRoundOfMask(p.state[mask]), p.frame.mask)
-	p.lastRound(p.state[text], at(runs.head, 0))
-	move(p.state[text], at(p.dst, 0))
-	p.cryptVectors(p.state[text:], 1)
+	move(p.lastRoundOfMask(p.state[maskAt]), p.frame.mask)
+	p.lastRound(p.state[textAt], at(runs.head, 0))
+	move(p.state[textAt], at(p.dst, 0))
+	p.cryptVectors(p.state[textAt:], 1)
 	p.moveOn(p.firstBatchSize())
 
 	Label("second_batch")
@@ -200,7 +200,7 @@ func (d design) sealKernel() {
 	runs.next(p.batchSize(), "second_batch")
 	JMP(target("rest"))
 	Label("second_batch_whole")
-	encrypt(p.hashMemory(batchBehind, text, batchVectors))
+	encrypt(p.hashMemory(batchBehind, textAt, batchVectors))
 	p.nextBatch(nil)
 
 	Label("next")
@@ -216,14 +216,14 @@ func (d design) sealKernel() {
 	Label("run_end")
 	runs.next(p.batchSize(), "next")
 	// The slots that batch 0 has no text in; see rest.
-	run(p.hashMemory(batchBehind, 0, text))
+	run(p.hashMemory(batchBehind, 0, textAt))
 
 	// Here less than a batch is left, and the last batch is not hashed yet,
 	// except for the slots that are not text in batch 0.
 	Label("rest")
-	behind := p.hashMemory(batchBehind, text, batchVectors)
+	behind := p.hashMemory(batchBehind, textAt, batchVectors)
 	p.textSize(trailerSize)
-	TESTQ(p.t1, p.t1)
+	TESTQ(p.size, p.size)
 	JZ(target("rest_0"))
 	p.lastBlock()
 	p.loadEnding(p.left)
@@ -269,7 +269,7 @@ func (d design) sealKernel() {
 	Label("short")
 	p.shortPower()
 	p.startPlain(p.loadAD(), p.slot1())
-	TESTQ(p.t1, p.t1)
+	TESTQ(p.size, p.size)
 	JZ(target("short_0"))
 	p.lastBlock()
 	CMPQ(p.left, operand.U8(blockSize))
@@ -283,30 +283,30 @@ func (d design) sealKernel() {
 	p.addTrailer(arg("trailer"))
 	p.storePartial()
 	shortLabel := func(n int) string { return fmt.Sprintf("short_%d", n) }
-	p.byVectors(1, batchVectors-text, shortLabel)
-	for n := 0; n <= batchVectors-text; n++ {
+	p.byVectors(1, batchVectors-textAt, shortLabel)
+	for n := 0; n <= batchVectors-textAt; n++ {
 		Label(shortLabel(n))
-		p.firstCounters(mask, text+n)
-		p.rounds(p.state[mask:text+n], nil)
+		p.firstCounters(maskAt, textAt+n)
+		p.rounds(p.state[maskAt:textAt+n], nil)
 		p.loadLastKey()
-		p.lastRoundOfMask(p.state[mask])
-		p.sealRest(p.state[text : text+n])
+		p.lastRoundOfMask(p.state[maskAt])
+		p.sealRest(p.state[textAt : textAt+n])
 		for i := range n {
-			run(p.mulPlain(p.state[text+i], at(p.power, (text+i)*p.width)))
+			run(p.mulPlain(p.state[textAt+i], at(p.power, (textAt+i)*p.width)))
 		}
-		if n < batchVectors-text {
+		if n < batchVectors-textAt {
 			JMP(target("finish_short"))
 		}
 	}
 
 	Label("finish_short")
-	finish(low(p.state[mask]), p.frame.partial) // nothing else is in the frame
+	finish(low(p.state[maskAt]), p.frame.partial) // nothing else is in the frame
 	Label("finish")
 	p.sum.plainMiddle(p.term)
 	finish(p.frame.mask, p.frame.all...)
 }
 
-// sealRest finishes the last p.t1 bytes of text and leaves them in state for
+// sealRest finishes the last p.size bytes of text and leaves them in state for
 // hashing, reversed, followed by zeros.
 //
 // The last vector is stored as whole blocks: the tag will be written over the
@@ -324,14 +324,14 @@ func (p plan) sealRest(state []vec) {
 	move(low(x), at(p.dst, n*p.width))
 	if p.lanes() > 1 {
 		alone := newLabel("alone_")
-		LEAQ(at(p.t1, -1), p.t0)
+		LEAQ(at(p.size, -1), p.t0)
 		TESTB(operand.U8(blockSize), p.t0.As8())
 		JZ(target(alone))
 		VEXTRACTI128(operand.U8(1), x, at(p.dst, n*p.width+blockSize))
 		Label(alone)
 	}
 	LEAQ(keep, p.t0)
-	SUBQ(p.t1, p.t0)
+	SUBQ(p.size, p.t0)
 	VPAND(at(p.t0, 32+n*p.width), x, x)
 
 	for _, x := range state {

@@ -13,17 +13,17 @@ import (
 // place. That takes 16 bytes of text; only texts that are shorter as a whole
 // are loaded in parts.
 
-// textSize sets p.t1 to p.left plus the size of the trailer: the text that is
+// textSize sets p.size to p.left plus the size of the trailer: the text that is
 // left, or all of it.
 func (p plan) textSize(trailerSize func(to operand.Op)) {
-	trailerSize(p.t1)
-	ADDQ(p.left, p.t1)
+	trailerSize(p.size)
+	ADDQ(p.left, p.size)
 }
 
-// lastBlock sets p.t0 to the offset of the last block in p.t1 > 0 bytes, and
+// lastBlock sets p.t0 to the offset of the last block in p.size > 0 bytes, and
 // p.last to how many of p.left bytes that block has.
 func (p plan) lastBlock() {
-	LEAQ(at(p.t1, -1), p.t0)
+	LEAQ(at(p.size, -1), p.t0)
 	ANDQ(operand.I8(-blockSize), p.t0)
 	MOVQ(p.left, p.last)
 	SUBQ(p.t0, p.last)
@@ -36,10 +36,11 @@ func (p plan) loadLast(size reg.GPPhysical) { p.loadBlock(p.endingAt(size)) }
 
 func (p plan) loadBlock(m operand.Mem) {
 	x := low(p.x0)
-	LEAQ(window, p.slots)
-	SUBQ(p.last, p.slots)
+	table := p.slots // no slots are counted any more
+	LEAQ(window, table)
+	SUBQ(p.last, table)
 	VMOVDQU(m, x)
-	VPSHUFB(at(p.slots, 32), x, x)
+	VPSHUFB(at(table, 32), x, x)
 }
 
 // endingAt is the block that ends with size bytes at p.src.
@@ -58,11 +59,12 @@ func (p plan) keepEnding(size reg.GPPhysical) {
 // would wait for that (docs/kernels.md, Every length). So of text in one place the
 // block was kept. loadEnding changes p.count too.
 func (p plan) loadEnding(size reg.GPPhysical) {
-	LEAQ(p.endingAt(size), p.count)
-	LEAQ(p.frame.ending, p.slots)
+	block, kept := p.count, p.slots // no slots are counted any more
+	LEAQ(p.endingAt(size), block)
+	LEAQ(p.frame.ending, kept)
 	CMPQ(arg("s"), operand.U8(0))
-	CMOVQEQ(p.slots, p.count)
-	p.loadBlock(at(p.count, 0))
+	CMOVQEQ(kept, block)
+	p.loadBlock(at(block, 0))
 }
 
 // loadShort is loadLast for a text of size < 16 bytes, where size is not 0
@@ -135,9 +137,10 @@ func (p plan) addTrailer(trailer operand.Mem) {
 	x := low(p.x1)
 	MOVBLZX(trailer, p.count.As32())
 	VMOVD(p.count.As32(), x)
-	LEAQ(place, p.slots)
-	SUBQ(p.last, p.slots)
-	VPSHUFB(at(p.slots, 16), x, x)
+	table := p.slots // no slots are counted any more
+	LEAQ(place, table)
+	SUBQ(p.last, table)
+	VPSHUFB(at(table, 16), x, x)
 	add(low(p.x0), x, low(p.x0))
 }
 
@@ -158,7 +161,7 @@ func (p plan) storePartial() {
 }
 
 // byVectors jumps to the label of the number of vectors, from least to most,
-// that p.t1 bytes take.
+// that p.size bytes take.
 func (p plan) byVectors(least, most int, label func(vectors int) string) {
 	if least == most {
 		JMP(target(label(least)))
@@ -166,7 +169,7 @@ func (p plan) byVectors(least, most int, label func(vectors int) string) {
 	}
 	middle := (least + most) / 2
 	upper := newLabel("upper_half_")
-	CMPQ(p.t1, operand.U32(middle*p.width))
+	CMPQ(p.size, operand.U32(middle*p.width))
 	JHI(target(upper))
 	p.byVectors(least, middle, label)
 	Label(upper)
