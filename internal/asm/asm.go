@@ -99,15 +99,15 @@ type selection struct {
 // take the results of another backend from its cache.
 var current = sync.OnceValue(func() *selection {
 	removed, err := parseRemoved(os.Getenv(EnvCPU))
-	s := newSelection(machine, removed, works)
+	s := newSelection(machine, removed, passes)
 	s.err = err
 	return s
 })
 
-// newSelection selects the best backend that works.
-func newSelection(p processor, removed set, works func(Backend) bool) *selection {
+// newSelection selects the best backend that passes its test.
+func newSelection(p processor, removed set, passes func(Backend) bool) *selection {
 	chosen := p.choose().without(removed)
-	for chosen.best() != Portable && !works(chosen.best()) {
+	for chosen.best() != Portable && !passes(chosen.best()) {
 		broken := of(chosen.best())
 		chosen, removed = chosen.without(broken), removed|broken
 	}

@@ -7,7 +7,7 @@ package asm
 // that backend.
 //
 //	Init    sets up round keys and the powers of H for short texts
-//	Powers  sets up a table for texts that are not short
+//	Powers  sets up a table for long texts
 //	Hash    GHASH of additional data
 //	Seal    seals a text, or a part of one
 //	Open    opens a text, or a part of one
@@ -109,7 +109,7 @@ func (k *Key) init(key *byte, size uint64) {
 	}
 }
 
-func (k *Key) powers(t *longTable, n int) {
+func (k *Key) fillPowers(t *longTable, n int) {
 	switch k.backend {
 	case AESNI:
 		aesniPowers(k, t, uint64(n))
@@ -139,8 +139,8 @@ func (k *Key) hash(hash, data *byte, blocks uint64) {
 // record and its kernel: it calls the kernel without another function in
 // between, and what only long texts need is elsewhere.
 func (k *Key) sealText(dst, src *byte, size int, trailer uint64, n Nonce, ad AD) {
-	total := size + int(trailer>>8)
-	if k.lacks(total) && k.prepare(total) {
+	total := size + int(trailer/trailerFlag)
+	if k.needsTable(total) && k.onceOnly(total) {
 		k.sealOnce(dst, src, total, size, trailer, n, ad, nil)
 		return
 	}
@@ -164,7 +164,7 @@ func (k *Key) sealText(dst, src *byte, size int, trailer uint64, n Nonce, ad AD)
 // openText is Open and OpenTrailer, as sealText is Seal and SealTrailer.
 func (k *Key) openText(dst, src *byte, size int, trailer uint64, n Nonce, ad AD) (ok bool, last byte) {
 	total := size + int(trailer)
-	if k.lacks(total) && k.prepare(total) {
+	if k.needsTable(total) && k.onceOnly(total) {
 		return k.openOnce(dst, src, total, size, trailer, n, ad, nil)
 	}
 	if total > maxCall {
@@ -219,13 +219,13 @@ func (k *Key) openStream(long *longTable, dst, src *byte, size, trailer uint64, 
 //
 //go:noinline
 func (k *Key) sealLong(dst, src *byte, size int, trailer uint64, n Nonce, ad AD) {
-	bits := (uint64(size) + trailer>>8) * 8
+	bits := (uint64(size) + trailer/trailerFlag) * 8
 	c := calls{shape: &shapes[k.backend], total: size}
 	for c.next() {
 		t := uint64(0)
 		if c.final == 1 {
 			t = trailer
-			c.size += t >> 8
+			c.size += t / trailerFlag
 		}
 		k.sealStream(k.long.Load(), offset(dst, c.begin), offset(src, c.begin), uint64(c.end-c.begin), t, n, ad, bits, &c.stream)
 	}

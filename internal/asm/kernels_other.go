@@ -6,7 +6,7 @@ package asm
 
 func (k *Key) init(key *byte, size uint64) { panic(noKernel) }
 
-func (k *Key) powers(t *longTable, n int) { panic(noKernel) }
+func (k *Key) fillPowers(t *longTable, n int) { panic(noKernel) }
 
 func (k *Key) hash(hash, data *byte, blocks uint64) { panic(noKernel) }
 

@@ -9,8 +9,8 @@ import (
 )
 
 // A Key is what kernels need to know of an AES key: its round keys and powers
-// of its hash key H, 480 bytes, and 2184 bytes more once there have been two texts that
-// are not short, or one of more than 64 KiB. It is set up by [Key.Init] and must not be
+// of its hash key H, 480 bytes, and 2184 bytes more once there have been two long
+// texts, or one of more than 64 KiB. It is set up by [Key.Init] and must not be
 // copied after that.
 //
 // Seals and opens may run concurrently, but not with [Key.Wipe].
@@ -19,7 +19,7 @@ type Key struct {
 	rounds     [14][blockSize]byte // the others, right-aligned
 	roundCount uint8
 	backend    Backend
-	used       atomic.Bool               // there has been a text that is not short
+	used       atomic.Bool               // there has been a long text
 	long       atomic.Pointer[longTable] // nil until it is needed
 	short      shortTable
 }
@@ -27,7 +27,7 @@ type Key struct {
 // A shortTable holds powers of H, highest first, followed by zeros.
 type shortTable [shortPower + shortPad][blockSize]byte
 
-// A longTable holds the powers for texts that are not short, and sums of their halves.
+// A longTable holds the powers for long texts, and sums of their halves.
 // group is the number of blocks that are hashed with one reduction.
 type longTable struct {
 	powers, halves [longPower + longPad][blockSize]byte
@@ -36,7 +36,7 @@ type longTable struct {
 
 // Init sets up k for the backend b, which must be one of [Backends] and not
 // [Portable]. key is 16, 24 or 32 bytes long. iv is added to every nonce; nil
-// stands for zeros. What only long texts need is computed when they come.
+// stands for zeros. The table for long texts is made when the first of them comes.
 func (k *Key) Init(b Backend, key []byte, iv *[NonceSize]byte) {
 	k.backend = b
 	k.init(unsafe.SliceData(key), uint64(len(key)))
@@ -50,18 +50,22 @@ func (k *Key) Init(b Backend, key []byte, iv *[NonceSize]byte) {
 // Backend returns the backend that k was set up for.
 func (k *Key) Backend() Backend { return k.backend }
 
-// lacks reports whether k has no powers for size bytes of text yet.
-func (k *Key) lacks(size int) bool { return k.long.Load() == nil && size > shapes[k.backend].short }
+// needsTable reports whether k has no powers for size bytes of text yet.
+func (k *Key) needsTable(size int) bool {
+	return k.long.Load() == nil && size > shapes[k.backend].short
+}
 
-// prepare readies k for a text of size bytes, for which it has no powers. It reports
-// whether the text is to use a table of its own; if not, k has the powers now.
+// onceOnly reports whether a text of size bytes, for which k has no powers, is to use a
+// table of its own; if not, k has the powers now. For more than maxCall bytes it is
+// false: callers then divide the text.
 //
-// A key's first text that is not short uses one, which has fewer powers and is not
-// allocated. Many keys are for one such text, a handshake's or a datagram's, and
-// computing and allocating the whole table takes longer than sealing 4 KiB.
+// The first long text of a key uses a table of its own, which is not allocated and has
+// only the powers that this text takes. Many keys are for one such text, a handshake's
+// or a datagram's, and computing and allocating the whole table takes longer than
+// sealing 4 KiB.
 //
 //go:noinline
-func (k *Key) prepare(size int) (ownTable bool) {
+func (k *Key) onceOnly(size int) bool {
 	if size <= maxCall && k.used.CompareAndSwap(false, true) {
 		return true
 	}
@@ -74,7 +78,7 @@ func (k *Key) prepare(size int) (ownTable bool) {
 // The others are erased, because nobody could do it later.
 func (k *Key) makeLong() {
 	long := &longTable{group: uint64(shapes[k.backend].group)}
-	k.powers(long, longPower)
+	k.fillPowers(long, longPower)
 	k.keepLong(long)
 }
 
@@ -91,18 +95,18 @@ var onceTables = sync.Pool{New: func() any { return new(longTable) }}
 
 // onceTable returns a table for size bytes of text, in groups of one batch. The
 // caller must give it back with putOnce.
-func (k *Key) onceTable(size int) (long *longTable, powers int) {
+func (k *Key) onceTable(size int) (long *longTable, count int) {
 	batch := shapes[k.backend].batch / blockSize
-	powers = min((size+blockSize-1)/blockSize+3, 2*batch+1)
+	count = min((size+blockSize-1)/blockSize+3, 2*batch+1)
 	long = onceTables.Get().(*longTable)
 	long.group = uint64(batch)
-	k.powers(long, powers)
-	return long, powers
+	k.fillPowers(long, count)
+	return long, count
 }
 
-// putOnce erases a table with the given number of powers and gives it back.
-func putOnce(long *longTable, powers int) {
-	lowest := max(longPower-powers-morePowers, 0)
+// putOnce erases a table with count powers and gives it back.
+func putOnce(long *longTable, count int) {
+	lowest := max(longPower-count-morePowers, 0)
 	clear(long.powers[lowest:])
 	clear(long.halves[lowest:])
 	onceTables.Put(long)

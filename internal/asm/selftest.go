@@ -22,11 +22,11 @@ var knownTags = [3][TagSize]byte{
 	{0x1c, 0x4d, 0x29, 0xc3, 0x65, 0xe5, 0xa7, 0x50, 0x78, 0x86, 0x69, 0xae, 0x0b, 0x74, 0x5b, 0xdf},
 }
 
-// works reports whether the kernels of b pass the known-answer test.
+// passes reports whether the kernels of b pass the known-answer test.
 //
 // The tests compare kernels with crypto/cipher far more closely, but nobody has run
 // them on every processor and in every emulator.
-func works(b Backend) bool {
+func passes(b Backend) bool {
 	var text, back [knownMax]byte
 	var sealed, again [knownMax + TagSize]byte
 	key := knownKey()
@@ -36,7 +36,7 @@ func works(b Backend) bool {
 		clear(sealed[:])
 		for seq, size := range knownSizes {
 			copy(text[:size], sealed[:])
-			if !k.works(text[:size], back[:size], sealed[:size+TagSize], again[:size+TagSize], NonceAt(uint64(seq))) {
+			if !k.roundTrips(text[:size], back[:size], sealed[:size+TagSize], again[:size+TagSize], NonceAt(uint64(seq))) {
 				return false
 			}
 		}
@@ -47,10 +47,10 @@ func works(b Backend) bool {
 	return true
 }
 
-// works seals text to sealed, in every shape, and reports whether all shapes give the
-// same result, which opens to text, but not when it is changed. back and again are
+// roundTrips seals text to sealed, in every shape, and reports whether all shapes give
+// the same result, which opens to text, but not when it is changed. back and again are
 // working space.
-func (k *Key) works(text, back, sealed, again []byte, n Nonce) bool {
+func (k *Key) roundTrips(text, back, sealed, again []byte, n Nonce) bool {
 	size, last := len(text), max(len(text)-1, 0)
 	ad := ADOf(0x1703030000|uint64(len(sealed)), 5)
 	parts := func(b []byte) [][]byte { return [][]byte{b[:size/2], b[size/2 : last], b[last:size]} }

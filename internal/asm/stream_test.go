@@ -463,7 +463,7 @@ func TestLateTable(t *testing.T) {
 }
 
 // TestFirstLongText has every form of seal and open be the one that comes first
-// with a text that is not short, at every length, and then a second time.
+// with a long text, at every length, and then a second time.
 func TestFirstLongText(t *testing.T) {
 	forEachKernel(t, func(t *testing.T, b Backend, keySize int) {
 		fresh := newFixture(t, b, keySize, false)

@@ -112,7 +112,7 @@ func (k *Key) moves(size, pieces int) bool {
 // more than one piece, and more than one batch of text. A last piece of one byte, such
 // as a record's content type, is passed by value, so that it has no seam.
 func (k *Key) sealPieces(dst *byte, size int, pieces [][]byte, n Nonce, ad AD) {
-	once := k.lacks(size) && k.prepare(size)
+	once := k.needsTable(size) && k.onceOnly(size)
 	if size > maxCall {
 		k.sealMany(dst, size, pieces, n, ad)
 		return
@@ -136,18 +136,18 @@ func (k *Key) sealPieces(dst *byte, size int, pieces [][]byte, n Nonce, ad AD) {
 //
 //go:noinline
 func (k *Key) sealOnce(dst, src *byte, total, size int, trailer uint64, n Nonce, ad AD, s *stream) {
-	long, powers := k.onceTable(total)
+	long, count := k.onceTable(total)
 	k.sealStream(long, dst, src, uint64(size), trailer, n, ad, uint64(total)*8, s)
-	putOnce(long, powers)
+	putOnce(long, count)
 }
 
 // openOnce is to opens what sealOnce is to seals.
 //
 //go:noinline
 func (k *Key) openOnce(dst, src *byte, total, size int, trailer uint64, n Nonce, ad AD, s *stream) (ok bool, last byte) {
-	long, powers := k.onceTable(total)
+	long, count := k.onceTable(total)
 	ok, last = k.openStream(long, dst, src, uint64(size), trailer, n, ad, uint64(total)*8, s)
-	putOnce(long, powers)
+	putOnce(long, count)
 	return ok, last
 }
 
@@ -233,7 +233,7 @@ func (k *Key) OpenPieces(pieces [][]byte, src *byte, size int, n Nonce, ad AD) (
 
 // openPieces is OpenPieces without moving more than it must, like sealPieces.
 func (k *Key) openPieces(pieces [][]byte, src *byte, size int, n Nonce, ad AD) (ok bool) {
-	once := k.lacks(size) && k.prepare(size)
+	once := k.needsTable(size) && k.onceOnly(size)
 	if size > maxCall {
 		return k.openMany(pieces, src, size, n, ad)
 	}

@@ -285,11 +285,11 @@ func setSecrets(name string, number int) {
 }
 
 // setKey sets up the key with the first size bytes of its secret, and the table
-// for texts that are not short, in groups of so many blocks.
+// for long texts, in groups of so many blocks.
 func setKey(b Backend, size, group int) {
 	traced.key, traced.long = Key{}, longTable{group: uint64(group)}
 	traced.key.Init(b, traced.secret.key[:size], &traced.secret.iv)
-	traced.key.powers(&traced.long, longPower)
+	traced.key.fillPowers(&traced.long, longPower)
 	traced.key.long.Store(&traced.long)
 }
 
