@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"example.com/splitseal/internal/mem"
+	"example.com/splitseal/internal/standin"
 )
 
 // ReaderConfig holds what a [Reader] keeps for its whole life. The zero value is
@@ -77,7 +78,8 @@ type Reader struct {
 	_ mem.NoCopy
 
 	transport io.Reader
-	socket    *socket // to wait until the transport is readable, or nil
+	socket    *socket           // to wait until the transport is readable, or nil
+	standin   standin.Transport // the transport, as long as it is one
 	opener    *Opener
 	conn      *Conn // whose Reader this is, or nil
 	config    ReaderConfig
@@ -120,8 +122,14 @@ func (r *Reader) init(transport io.Reader, opener *Opener, cfg ReaderConfig) {
 		cfg.MaxHandshakeMessageSize = defaultMaxMessageSize
 	}
 	cfg.Unread = bytes.Clone(cfg.Unread)
-	r.transport, r.opener, r.config = transport, opener, cfg
-	if !cfg.KeepBuffer {
+	r.opener, r.config = opener, cfg
+	r.standin, _ = transport.(standin.Transport)
+	r.setTransport(transport)
+}
+
+func (r *Reader) setTransport(transport io.Reader) {
+	r.transport = transport
+	if !r.config.KeepBuffer {
 		r.socket = newSocket(transport)
 	}
 }
@@ -443,6 +451,12 @@ func (r *Reader) fill() error {
 	if err := r.pending; err != nil {
 		r.pending = nil
 		return r.transportError(err)
+	}
+	if r.standin != nil {
+		if original := r.standin.Original(standin.Private{}); original != nil {
+			r.standin = nil
+			r.setTransport(original)
+		}
 	}
 	var n int
 	var err error

@@ -16,6 +16,7 @@ import (
 	"testing/iotest"
 
 	"example.com/splitseal/aead"
+	"example.com/splitseal/internal/standin"
 )
 
 // newTestReader returns a Reader of what a client's Sealer makes.
@@ -761,6 +762,61 @@ func TestReaderAllocates(t *testing.T) {
 				}); n > 0 {
 					t.Errorf("%v: reading %d bytes into %d allocates %v times", suite, size, room, n)
 				}
+			}
+		}
+	}
+}
+
+// standIn must be read until ready is set.
+type standIn struct {
+	net.Conn
+	ready bool
+	reads int
+}
+
+func (s *standIn) Read(p []byte) (int, error) {
+	s.reads++
+	return s.Conn.Read(p)
+}
+
+func (s *standIn) Original(standin.Private) net.Conn {
+	if s.ready {
+		return s.Conn
+	}
+	return nil
+}
+
+// TestReaderStandIn: once a transport no longer has to stand in for another one, that
+// one is read, as a socket if it is one, even if a record is partly through.
+func TestReaderStandIn(t *testing.T) {
+	for _, keep := range []bool{false, true} {
+		for _, part := range []int{0, 3, 5, 4000} {
+			a, b := tcpPair(t)
+			s := &standIn{Conn: b}
+			r := newTestReader(t, s, ReaderConfig{KeepBuffer: keep})
+			sealer := appSealer(t, aead.AES128GCM(), "client", SealerConfig{})
+			first := mustSeal(t)(sealer.Seal(nil, ContentTypeApplicationData, pattern(100)))
+			second := mustSeal(t)(sealer.Seal(nil, ContentTypeApplicationData, pattern(9000)))
+			a.Write(append(first, second[:part]...))
+			p := make([]byte, 10_000)
+			if n, err := r.Read(p); n != 100 || err != nil {
+				t.Fatal(n, err)
+			}
+			b.SetReadDeadline(soon())
+			if n, err := r.Read(p); n != 0 || !isTimeout(err) {
+				t.Fatal(n, err)
+			}
+			if s.reads == 0 || r.socket != nil {
+				t.Errorf("%d reads while the transport is needed, socket %v", s.reads, r.socket != nil)
+			}
+			s.ready, s.reads = true, 0
+			b.SetReadDeadline(later())
+			a.Write(second[part:])
+			if n, err := io.ReadFull(r, p[:9000]); err != nil || !bytes.Equal(p[:n], pattern(9000)) {
+				t.Errorf("%d bytes, %v", n, err)
+			}
+			if s.reads != 0 || (r.socket != nil) != (!keep && newSocket(b) != nil) {
+				t.Errorf("keep %v, %d bytes: %d reads of the transport that is no longer needed, socket %v", keep, part, s.reads, r.socket != nil)
 			}
 		}
 	}

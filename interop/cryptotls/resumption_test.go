@@ -10,6 +10,7 @@ import (
 	"slices"
 	"testing"
 
+	"example.com/splitseal/internal/standin"
 	"example.com/splitseal/record"
 )
 
@@ -404,6 +405,18 @@ func TestTicketsThatFollow(t *testing.T) {
 		c, s := connect(t, ourClient(clientConfig(), nil), ourServer(serverConfig(), nil))
 		s.(*Conn).WriteHandshake(ticket(1))
 		exchange(t, s, c)
+	})
+	// From then on it is read as a socket, like those that look for no tickets.
+	t.Run("only until there is data", func(t *testing.T) {
+		c, s := connect(t, ourClient(ticketConfig(), nil), ourServer(serverConfig(), nil))
+		cache := c.(*Conn).Conn.NetConn().(standin.Transport)
+		if err := s.(*Conn).WriteHandshake(ticket(1)); err != nil || cache.Original(standin.Private{}) != nil {
+			t.Errorf("%v, the copy ends before there is data", err)
+		}
+		exchange(t, s, c)
+		if cache.Original(standin.Private{}) != c.(*Conn).NetConn() {
+			t.Error("the copy does not end")
+		}
 	})
 	t.Run("waiting for tickets only", func(t *testing.T) {
 		config := clientConfig()

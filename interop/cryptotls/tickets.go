@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 
+	"example.com/splitseal/internal/standin"
 	"example.com/splitseal/record"
 	"golang.org/x/crypto/cryptobyte"
 )
@@ -82,12 +83,12 @@ func checkTicket(msg []byte) error {
 // ticketCache lets crypto/tls read the server's first session tickets, which is
 // the only way for it to store them in the config's ClientSessionCache.
 //
-// It is the transport that the connection reads from. As long as only tickets have
-// come, it keeps a copy of the records; when package record has opened one that ends
-// a ticket, the copy is fed to the [tls.Conn] that did the handshake, which opens it
-// with its own keys, at its own sequence number. The [tls.Conn] cannot see, send or
-// close anything else. With the first record that brings something else this is over,
-// and the [tls.Conn] is dropped.
+// It stands in for the transport that the connection reads from. As long as only
+// tickets have come, it keeps a copy of the records; when package record has opened one
+// that ends a ticket, the copy is fed to the [tls.Conn] that did the handshake, which
+// opens it with its own keys, at its own sequence number. The [tls.Conn] cannot see,
+// send or close anything else. With the first record that brings something else this is
+// over: the [tls.Conn] is dropped, and package record reads from the transport itself.
 //
 // All of it happens inside the connection's Read.
 type ticketCache struct {
@@ -109,16 +110,20 @@ func newTicketCache(t *transport, tc *tls.Conn, opener *record.Opener, unread []
 	}
 }
 
-// Read implements net.Conn.
-func (c *ticketCache) Read(p []byte) (int, error) {
-	if c.tls == nil {
-		return c.Conn.Read(p)
-	}
+// Original implements standin.Transport.
+func (c *ticketCache) Original(standin.Private) net.Conn {
 	// Everything that has been opened and fed was a ticket.
-	if c.opener.Generation() > 0 || c.opener.Seq() != c.fed && !c.opener.HandshakePartial() {
+	if c.tls != nil && (c.opener.Generation() > 0 || c.opener.Seq() != c.fed && !c.opener.HandshakePartial()) {
 		c.stop()
-		return c.Conn.Read(p)
 	}
+	if c.tls == nil {
+		return c.Conn
+	}
+	return nil
+}
+
+// Read implements net.Conn, until Original has returned the transport.
+func (c *ticketCache) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	switch {
 	case n < 0 || n > len(p):
