@@ -606,7 +606,7 @@ func command(t *testing.T, input []byte, env []string, name string, args ...stri
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdin = bytes.NewReader(input)
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = 10 * time.Second // what is in the pipes can take a while on a busy machine
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

@@ -69,7 +69,7 @@ func start(t testing.TB, path string, args ...string) *peer {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), peerLimit)
 	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = 10 * time.Second // what is in the pipes can take a while on a busy machine
 	p := &peer{output: new(bytes.Buffer)}
 	cmd.Stdout, cmd.Stderr = p.output, p.output
 	var err error

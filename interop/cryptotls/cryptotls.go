@@ -36,12 +36,14 @@ type Options struct {
 	KeepHTTP2 bool
 
 	// HandshakeTimeout is how long a [Listener] lets a handshake take. Zero means
-	// [DefaultHandshakeTimeout].
+	// [DefaultHandshakeTimeout]; every function that takes Options panics if it is
+	// negative.
 	HandshakeTimeout time.Duration
 
 	// MaxHandshakes is how many connections of a [Listener] may be in their
 	// handshake, or waiting for Accept after it, at the same time. Zero means
-	// [DefaultMaxHandshakes], which says what each of them can cost.
+	// [DefaultMaxHandshakes], which says what each of them can cost; every function that
+	// takes Options panics if it is negative.
 	MaxHandshakes int
 
 	// HandshakeError is called for each connection of a [Listener] whose handshake
@@ -141,6 +143,9 @@ func Server(ctx context.Context, conn net.Conn, config *tls.Config, o *Options) 
 func (o *Options) checked() *Options {
 	if o == nil {
 		return new(Options)
+	}
+	if o.HandshakeTimeout < 0 || o.MaxHandshakes < 0 {
+		panic("cryptotls: negative Options.HandshakeTimeout or MaxHandshakes")
 	}
 	record.NewSealer(o.Sealer)
 	return o

@@ -28,7 +28,7 @@ var (
 	errRest         = errors.New("handshake ends inside a record or a message")
 	errEarlyData    = errors.New("application data in the handshake")
 	errEarlyAlert   = errors.New("alert in the handshake")
-	errNoTicket     = errors.New("message behind Finished is not a NewSessionTicket")
+	errNoTicket     = errors.New("message after Finished is not a NewSessionTicket")
 	errNotIdentical = errors.New("record sealed by crypto/tls cannot be reproduced")
 	errSessionID    = fmt.Errorf("cryptotls: legacy_session_id above 32 bytes: %w", record.ErrMalformedMessage)
 )
@@ -350,7 +350,7 @@ func (t *transport) opener() (*record.Opener, error) {
 	// crypto/tls stops reading where the handshake ends. Had it taken one more
 	// record, the content of that would be lost.
 	if len(received) > 0 {
-		return nil, errors.New("crypto/tls read records behind the handshake")
+		return nil, errors.New("crypto/tls read records after the handshake")
 	}
 	o := record.NewOpener(record.OpenerConfig{})
 	if err := o.SetTrafficSecret(record.EpochApplication, t.suite, t.log.get(t.received.secrets.application)); err != nil {

@@ -444,20 +444,29 @@ func TestAnswerPlaintext(t *testing.T) {
 	<-accept
 }
 
-// TestSealerConfig: a Sealer that no connection can have is refused at once, with
-// the words of record.NewSealer, before anything is read, sent or connected.
-func TestSealerConfig(t *testing.T) {
-	for _, cfg := range []record.SealerConfig{{RecordSizeLimit: 10}, {RecordSizeLimit: -1}, {HardLimit: 1}} {
-		panicOf := func(f func()) (v any) {
-			defer func() { v = recover() }()
-			f()
-			return nil
+// TestOptionsRefused: Options with a Sealer that no connection can have are refused at
+// once, with the words of record.NewSealer, before anything is read, sent or connected;
+// and so are negative limits.
+func TestOptionsRefused(t *testing.T) {
+	panicOf := func(f func()) (v any) {
+		defer func() { v = recover() }()
+		f()
+		return nil
+	}
+	for _, o := range []*Options{
+		{Sealer: record.SealerConfig{RecordSizeLimit: 10}},
+		{Sealer: record.SealerConfig{RecordSizeLimit: -1}},
+		{Sealer: record.SealerConfig{HardLimit: 1}},
+		{HandshakeTimeout: -1},
+		{MaxHandshakes: -1},
+	} {
+		want := panicOf(func() { record.NewSealer(o.Sealer) })
+		if o.HandshakeTimeout < 0 || o.MaxHandshakes < 0 {
+			want = "cryptotls: negative Options.HandshakeTimeout or MaxHandshakes"
 		}
-		want := panicOf(func() { record.NewSealer(cfg) })
 		if want == nil {
-			t.Fatalf("record.NewSealer takes %+v", cfg)
+			t.Fatalf("record.NewSealer takes %+v", o.Sealer)
 		}
-		o := &Options{Sealer: cfg}
 		c, s := tcpPair(t)
 		client, server := &spy{Conn: c}, &spy{Conn: s}
 		dialed := false
@@ -475,11 +484,11 @@ func TestSealerConfig(t *testing.T) {
 			c.SetDeadline(time.Now().Add(100 * time.Millisecond))
 			s.SetDeadline(time.Now().Add(100 * time.Millisecond))
 			if got := panicOf(f); got != want {
-				t.Errorf("%s, %+v: panic %v, want %v", name, cfg, got, want)
+				t.Errorf("%s, %+v: panic %v, want %v", name, o, got, want)
 			}
 		}
 		if len(client.written)+len(server.written)+client.reads+server.reads != 0 || dialed {
-			t.Errorf("%+v: a handshake was begun", cfg)
+			t.Errorf("%+v: a handshake was begun", o)
 		}
 	}
 }

@@ -188,7 +188,7 @@ func runInput(t testing.TB, env []string, r *os.File, stdin io.WriteCloser, name
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Dir = t.TempDir()
 	p.cmd.Stderr = &p.stderr
-	p.cmd.WaitDelay = time.Second
+	p.cmd.WaitDelay = 10 * time.Second // what is in the pipes can take a while on a busy machine
 	// Not StdoutPipe, which Wait closes under the reader.
 	out, w, err := os.Pipe()
 	if err != nil {
