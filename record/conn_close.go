@@ -273,11 +273,8 @@ func (c *Conn) applyFailure() {
 // direction.
 func (c *Conn) sendFailure(f *failure) {
 	defer func() { // also when the transport panics
-		// This replaces the error that SendAlert has left. It may have left the keys
-		// too, if their limit is reached.
 		c.out.fail(f.err)
-		c.out.sealer.Wipe()
-		c.out.err = f.err
+		c.out.err = f.err // instead of what SendAlert has left
 	}()
 	if c.lastWrite(alertTimeout, func() error { return c.out.SendAlert(f.alert) }) == nil {
 		c.callOnAlert(f.alert, true)

@@ -31,7 +31,6 @@ func (t *messageTracker) feed(p []byte) (ends bool) {
 				t.first = t.current
 			}
 			t.keyUpdate = t.keyUpdate || t.current == typeKeyUpdate
-			t.length = 0
 			t.have = 1
 			p = p[1:]
 		case t.have < messageHeaderSize:

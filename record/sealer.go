@@ -220,7 +220,6 @@ func (s *Sealer) AbandonEarlyData() error {
 	}
 	s.keys.wipe()
 	s.keys = nil
-	s.seq = 0
 	s.epoch = EpochPlaintext
 	s.earlyOver = true
 	s.messages.keysChanged()
@@ -581,7 +580,6 @@ func (s *Sealer) leaveStage() {
 	if s.stage == stagePadding {
 		panic("record: Sealer used by its own padding function")
 	}
-	s.stage = stageIdle
 	s.end(ErrInterrupted)
 }
 
