@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -151,8 +152,12 @@ func TestStateOnce(t *testing.T) {
 				st = opener
 			}
 			copied := &State{fields: st.fields}
+			secret := st.fields.secret()
 			if err := first.use(st); err != nil {
 				t.Fatal(err)
+			}
+			if !bytes.Equal(secret, zeros(len(secret))) {
+				t.Errorf("%s leaves the secret in the State", first.name)
 			}
 			if err := second.use(copied); err != ErrStateSpent {
 				t.Errorf("%s, then %s of a copy: %v", first.name, second.name, err)
@@ -356,9 +361,11 @@ func TestReveal(t *testing.T) {
 func TestKeySetupFails(t *testing.T) {
 	cause := errors.New("no AEAD today")
 	fail := false
+	var given []byte // to the constructor, and wiped afterwards
 	suite := aead.NewSuite(aead.SuiteParams{
 		ID: 0xfe04, Name: "TEST", KeySize: 16, TagSize: 16, Hash: aead.AES128GCM().Hash(), RecordLimit: 1 << 20,
 		New: func(key []byte) (cipher.AEAD, error) {
+			given = key
 			if fail {
 				return nil, cause
 			}
@@ -366,6 +373,9 @@ func TestKeySetupFails(t *testing.T) {
 		},
 	})
 	s, o := newTestSealer(t, suite, EpochApplication, SealerConfig{}), newTestOpener(t, suite, EpochApplication, OpenerConfig{})
+	if !bytes.Equal(given, zeros(16)) {
+		t.Error("the key is still there")
+	}
 	f := newForger(t, aead.AES128GCM()) // the same keys and AEAD
 	check := func(what string, err error) {
 		t.Helper()
@@ -373,6 +383,9 @@ func TestKeySetupFails(t *testing.T) {
 			t.Errorf("%s: the cause is not wrapped: %v", what, err)
 		}
 		wantErr(t, what, err, ErrKeySetup, AlertInternalError)
+		if !bytes.Equal(given, zeros(16)) {
+			t.Errorf("%s: the key is still there", what)
+		}
 	}
 	fail = true
 	got, err := s.SealKeyUpdate(nil, true)
@@ -569,27 +582,49 @@ func TestDecodeStateBounds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := st.Encode()
+	sealer, err := st.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
+	st, err = newTestOpener(t, aead.AES128GCM(), EpochApplication, OpenerConfig{}).Export(plain(23, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	opener, err := st.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := func(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
+	short := func(n uint16) []byte { return binary.BigEndian.AppendUint16(nil, n) }
 	for _, field := range []struct {
 		name   string
-		at     int // eight bytes, behind version, flags, suite
-		value  uint64
+		data   []byte
+		at     int
+		value  []byte
 		decode bool
 	}{
-		{"generation", 12, maxKeyUpdates, true},
-		{"generation", 12, maxKeyUpdates + 1, false},
-		{"soft limit", 20, 1, true},
-		{"soft limit", 20, 0, false},
-		{"hard limit", 28, 2, true},
-		{"hard limit", 28, 1, false},
+		{"generation", sealer, 12, long(maxKeyUpdates), true},
+		{"generation", sealer, 12, long(maxKeyUpdates + 1), false},
+		{"soft limit", sealer, 20, long(1), true},
+		{"soft limit", sealer, 20, long(0), false},
+		{"hard limit", sealer, 28, long(2), true},
+		{"hard limit", sealer, 28, long(1), false},
+		{"record size limit", sealer, 36, short(MinRecordSizeLimit), true},
+		{"record size limit", sealer, 36, short(MinRecordSizeLimit - 1), false},
+		{"record size limit", sealer, 36, short(MaxInnerSize), true},
+		{"record size limit", sealer, 36, short(MaxInnerSize + 1), false},
+		{"secret", slices.Delete(bytes.Clone(sealer), 39, 40), 38, []byte{31}, false},
+		{"generation of an Opener", opener, 12, long(maxKeyUpdates + 1), true},
+		{"request by an Opener", opener, 1, []byte{stateOpener | stateRequested}, false},
+		{"answer owed by an Opener", opener, 1, []byte{stateOpener | stateOwed}, false},
+		{"soft limit of an Opener", opener, 20, long(1), false},
+		{"hard limit of an Opener", opener, 28, long(1), false},
+		{"unread bytes of no record", opener, len(opener) - 1, []byte{1}, false},
 	} {
-		b := bytes.Clone(data)
-		binary.BigEndian.PutUint64(b[field.at:], field.value)
+		b := bytes.Clone(field.data)
+		copy(b[field.at:], field.value)
 		if _, err := DecodeState(b, nil); (err == nil) != field.decode {
-			t.Errorf("%s %d: %v", field.name, field.value, err)
+			t.Errorf("%s %x: %v", field.name, field.value, err)
 		}
 	}
 }
