@@ -286,6 +286,10 @@ func checkCorner(t *testing.T, what string, c corner, o *Opener, wire []byte, ds
 		if err := o.KeyUpdate(); err != o.Err() {
 			t.Errorf("%s: KeyUpdate: %v", what, err)
 		}
+		suite := aead.AES128GCM()
+		if err := o.SetTrafficSecret(EpochApplication, suite, testSecret(suite, 2)); err != o.Err() || o.keys != nil {
+			t.Errorf("%s: SetTrafficSecret: %v", what, err)
+		}
 		return
 	}
 	if rec.Type != c.typ || rec.Size != len(wire) || len(rec.Content)+len(rec.Rest) != c.size || rec.Dropped {
@@ -945,11 +949,31 @@ func TestSkipEarlyData(t *testing.T) {
 	}
 	o.SkipEarlyData(sum)
 	out, err := openAll(o, append(bytes.Clone(skipped), plain(22, message(1, 120))...))
-	if err != nil || len(out) != len(sizes)+3 || out[len(out)-1].dropped || len(out[len(out)-1].content) != 124 {
+	if err != nil || len(out) != len(sizes)+3 || len(out[len(out)-1].content) != 124 {
 		t.Errorf("after a HelloRetryRequest: %d records, %v", len(out), err)
+	}
+	for i, rec := range out {
+		if last := i == len(out)-1; rec.dropped == last {
+			t.Errorf("after a HelloRetryRequest: record %d: %+v", i, rec)
+		}
 	}
 	_, _, err = o.Open([]byte{23})
 	wantErr(t, "early data behind the second ClientHello", err, ErrUnexpectedRecordType, AlertUnexpectedMessage)
+	o = NewOpener(OpenerConfig{})
+	o.SkipEarlyData(sum - (16640 - 17) + 1) // all but the last one, and one byte
+	out, err = openAll(o, skipped[:len(skipped)-HeaderSize-16640])
+	if err != nil || o.skip != 1 {
+		t.Errorf("before the last one: %d records, %v, %d may follow", len(out), err, o.skip)
+	}
+	rec, _, err := o.Open(plain(23, zeros(18)))
+	if err != nil || !rec.Dropped {
+		t.Errorf("one byte: %+v, %v", rec, err)
+	}
+	rec, _, err = o.Open(plain(23, nil))
+	wantErr(t, "one byte too many without keys", err, ErrTooMuchEarlyData, AlertUnexpectedMessage)
+	if rec.Type != 0 || rec.Size != 0 || rec.Dropped {
+		t.Errorf("a record beside the error: %+v", rec)
+	}
 	// Under other keys there is nothing to skip.
 	for _, epoch := range []Epoch{EpochEarly, EpochApplication} {
 		o := newTestOpener(t, suite, epoch, OpenerConfig{})
@@ -1129,12 +1153,15 @@ func TestEarliestErrors(t *testing.T) {
 func TestOpenerWipe(t *testing.T) {
 	suite := aead.AES128GCM()
 	o := newTestOpener(t, suite, EpochApplication, OpenerConfig{})
-	secret := o.keys.secret()
+	secret, protector := o.keys.secret(), o.keys.protector
 	for range 2 {
 		o.Wipe()
 		if _, _, err := o.Open([]byte{23}); err != ErrClosed {
 			t.Errorf("after Wipe: %v", err)
 		}
+	}
+	if recovered(func() { protector.OpenSplit(nil, make([]byte, 17), header(23, versionTLS12, 17)) }) == nil {
+		t.Error("Wipe left the keys")
 	}
 	if !bytes.Equal(secret, zeros(len(secret))) || o.keys != nil || o.Suite() != nil {
 		t.Error("Wipe left something")
