@@ -337,6 +337,14 @@ func TestSealFragments(t *testing.T) {
 		if _, err := s.SealChangeCipherSpec(nil); err == nil {
 			t.Errorf("cut %d: change_cipher_spec was sealed", cut)
 		}
+		early := newTestSealer(t, suite, EpochEarly, SealerConfig{})
+		mustSeal(t)(early.Seal(nil, ContentTypeHandshake, message(5, 10)[:cut]))
+		if err := early.AbandonEarlyData(); err != ErrHandshakePartial || early.Epoch() != EpochEarly {
+			t.Errorf("cut %d: AbandonEarlyData: %v", cut, err)
+		}
+		if _, err := early.SealChangeCipherSpec(nil); err != ErrHandshakePartial {
+			t.Errorf("cut %d: change_cipher_spec: %v", cut, err)
+		}
 		// A fatal alert ends the message.
 		if got, err := s.SealAlert(nil, AlertInternalError); err != nil || !bytes.Equal(got, plain(21, []byte{2, 80})) {
 			t.Errorf("cut %d: alert %x, %v", cut, got, err)
@@ -843,8 +851,13 @@ func TestSealerEpochs(t *testing.T) {
 	}
 	// Nor may one come back that was in use before.
 	abandoned := newTestSealer(t, suite, EpochEarly, SealerConfig{})
+	mustSeal(t)(abandoned.Seal(nil, ContentTypeApplicationData, nil))
+	early := abandoned.keys.secret()
 	if err := abandoned.AbandonEarlyData(); err != nil {
 		t.Fatal(err)
+	}
+	if !bytes.Equal(early, zeros(len(early))) || abandoned.Seq() != 0 {
+		t.Errorf("AbandonEarlyData left the secret or the number %d", abandoned.Seq())
 	}
 	returned := newTestSealer(t, suite, EpochEarly, SealerConfig{})
 	if err := returned.SetTrafficSecret(EpochHandshake, suite, testSecret(suite, 2)); err != nil {
@@ -878,8 +891,10 @@ func TestSealerEpochs(t *testing.T) {
 		wantErr(t, "short secret", s.SetTrafficSecret(EpochHandshake, suite, secret), ErrKeySetup, AlertInternalError)
 		wantErr(t, "short secret", o.SetTrafficSecret(EpochHandshake, suite, secret), ErrKeySetup, AlertInternalError)
 	}
-	if recovered(func() { s.SetTrafficSecret(EpochHandshake, nil, nil) }) == nil || recovered(func() { o.SetTrafficSecret(EpochHandshake, nil, nil) }) == nil {
-		t.Error("nil suite: no panic")
+	for _, set := range []func(Epoch, *aead.Suite, []byte) error{s.SetTrafficSecret, o.SetTrafficSecret} {
+		if p := recovered(func() { set(EpochHandshake, nil, nil) }); p != "record: nil suite" {
+			t.Errorf("nil suite: panic %v", p)
+		}
 	}
 	// The caller may wipe its copy.
 	secret := testSecret(suite, 7)
@@ -1003,7 +1018,7 @@ func TestPanics(t *testing.T) {
 		s.Seal(nil, ContentTypeApplicationData, nil)
 		return 0
 	}})
-	if p := recovered(func() { s.Seal(nil, ContentTypeApplicationData, nil) }); p == nil || s.Seq() != 0 {
+	if p := recovered(func() { s.Seal(nil, ContentTypeApplicationData, nil) }); p != "record: Sealer used by its own padding function" || s.Seq() != 0 {
 		t.Errorf("panic %v, seq %d", p, s.Seq())
 	}
 }
@@ -1017,6 +1032,9 @@ func TestSealerWipe(t *testing.T) {
 		s.Wipe()
 		if _, err := s.Seal(nil, ContentTypeApplicationData, nil); err != ErrClosed {
 			t.Errorf("after Wipe: %v", err)
+		}
+		if err := s.AbandonEarlyData(); err != ErrClosed {
+			t.Errorf("AbandonEarlyData after Wipe: %v", err)
 		}
 	}
 	if !bytes.Equal(secret, make([]byte, len(secret))) || s.keys != nil || s.Seq() != 1 || s.Suite() != nil {
