@@ -141,6 +141,14 @@ func TestNewConn(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, err, test.want)
 		}
 	}
+	// The answer to a request made before is no idle record.
+	for _, request := range []bool{false, true} {
+		cfg := good()
+		mustSeal(t)(cfg.Sealer.SealKeyUpdate(nil, request))
+		if c := newConn(t, &stub{}, cfg); c.in.opener.expected.Load() != request {
+			t.Errorf("KeyUpdate requested: %v, and expected: %v", request, !request)
+		}
+	}
 }
 
 // faultyConn returns a client's Conn whose peer has sent wire, what it sends, and
@@ -449,7 +457,17 @@ func TestConnCloseOnce(t *testing.T) {
 			t.Errorf("log: %s", got)
 		}
 	}
+	if err := newConn(t, closeFails{&stub{}}, ConnConfig{}).Close(); err != errCloseFails {
+		t.Errorf("Close: %v, want the transport's error", err)
+	}
 }
+
+// closeFails is a transport whose Close returns an error.
+type closeFails struct{ *stub }
+
+var errCloseFails = errors.New("close fails")
+
+func (closeFails) Close() error { return errCloseFails }
 
 // TestConnHalfClose keeps each direction open when the other one has ended.
 //
@@ -1410,6 +1428,14 @@ func TestConnExportRefusals(t *testing.T) {
 	check("half closed", ErrClosed)
 	c.Close()
 	check("closed", net.ErrClosed)
+
+	c, _, _ = faultyConn(t, newPeer(t).record(21, []byte{1, 0}, 0), ConnConfig{})
+	c.Read(p)
+	check("the peer's close_notify", io.EOF)
+	c, s, _ = faultyConn(t, nil, ConnConfig{})
+	s.write = func([]byte) (int, error) { return 0, os.ErrDeadlineExceeded }
+	_, err := c.Write([]byte("x"))
+	check("a write broken off", err)
 }
 
 // TestConnPanics recovers from panics of the transport and of the handler. What was

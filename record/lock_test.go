@@ -55,6 +55,9 @@ func TestSemaphore(t *testing.T) {
 		waiter := make(chan bool)
 		go func() { s.lock(); s.unlock(); close(waiter) }()
 		synctest.Wait()
+		if len(late) > 0 {
+			t.Error("late without the lock")
+		}
 		s.unlock()
 		<-late
 		<-waiter

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -200,10 +201,15 @@ func TestCloseBesideExport(t *testing.T) {
 	}
 	_, readErr := c.Read(make([]byte, 1))
 	_, writeErr := c.Write([]byte("x"))
-	for i, err := range []error{readErr, writeErr, c.CloseWrite(), c.KeyUpdate(false), c.SetDeadline(time.Time{}), c.Close()} {
+	_, buffersErr := c.WriteBuffers([][]byte{{1}})
+	_, fromErr := c.ReadFrom(strings.NewReader("x"))
+	for i, err := range []error{readErr, writeErr, buffersErr, fromErr, c.CloseWrite(), c.KeyUpdate(false), c.SetDeadline(time.Time{}), c.Close()} {
 		if !errors.Is(err, ErrExported) || errors.Is(err, net.ErrClosed) {
 			t.Errorf("call %d: %v", i, err)
 		}
+	}
+	if n := c.writeLock.users.Load(); n != 0 {
+		t.Errorf("%d have the write lock", n)
 	}
 }
 

@@ -413,6 +413,7 @@ func TestWriterKeyUpdate(t *testing.T) {
 	}
 	put("bc")
 	put("def")
+	must(w.KeyUpdate(false)) // no request
 	must(w.KeyUpdate(true))
 	must(w.KeyUpdate(true)) // not repeated
 	w.PeerKeyUpdate(false)
@@ -422,7 +423,7 @@ func TestWriterKeyUpdate(t *testing.T) {
 	put("g")
 	must(w.Close())
 	must(w.Close())
-	want := "data:1 KeyUpdate:0 data:2 data:3 KeyUpdate:1 KeyUpdate:0 KeyUpdate:1 KeyUpdate:1 data:1 close_notify"
+	want := "data:1 KeyUpdate:0 data:2 data:3 KeyUpdate:0 KeyUpdate:1 KeyUpdate:0 KeyUpdate:1 KeyUpdate:1 data:1 close_notify"
 	if got := describe(f.take(t, s.out.Bytes())); got != want {
 		t.Errorf("records %q, want %q", got, want)
 	}
@@ -516,8 +517,11 @@ func TestWriteHandshake(t *testing.T) {
 			t.Errorf("%d bytes: %v", len(part), err)
 		}
 	}
-	if err := w.WriteHandshake([]byte{typeKeyUpdate, 0, 0, 1, 0}); err != ErrContentType {
-		t.Errorf("KeyUpdate: %v", err)
+	update := []byte{typeKeyUpdate, 0, 0, 1, 0}
+	for _, messages := range [][]byte{update, append(message(typeNewSessionTicket, 2*largeSize), update...)} {
+		if err := w.WriteHandshake(messages); err != ErrContentType {
+			t.Errorf("KeyUpdate: %v", err)
+		}
 	}
 	if err := w.WriteHandshake(nil); err != nil {
 		t.Error(err)
