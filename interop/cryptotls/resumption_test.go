@@ -409,11 +409,14 @@ func TestTicketsThatFollow(t *testing.T) {
 	// From then on it is read as a socket, like those that look for no tickets.
 	t.Run("only until there is data", func(t *testing.T) {
 		c, s := connect(t, ourClient(ticketConfig(), nil), ourServer(serverConfig(), nil))
-		cache := c.(*Conn).Conn.NetConn().(standin.Transport)
+		cache := c.(*Conn).Conn.NetConn().(*ticketCache)
 		if err := s.(*Conn).WriteHandshake(ticket(1)); err != nil || cache.Original(standin.Private{}) != nil {
 			t.Errorf("%v, the copy ends before there is data", err)
 		}
 		exchange(t, s, c)
+		if cache.tls != nil { // looked at first, because Original ends it too
+			t.Error("package record has not asked")
+		}
 		if cache.Original(standin.Private{}) != c.(*Conn).NetConn() {
 			t.Error("the copy does not end")
 		}
