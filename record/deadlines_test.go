@@ -33,8 +33,16 @@ func TestLastWordsHaveTime(t *testing.T) {
 		if _, err := c.Write([]byte("x")); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.SetDeadline(time.Now().Add(-time.Hour)); err != nil {
+		past := time.Now().Add(-time.Hour)
+		if err := c.SetDeadline(past); err != nil {
 			t.Fatal(err)
+		}
+		d.write = func(p []byte) (int, error) {
+			c.SetWriteDeadline(past)
+			if d.deadline.Equal(past) {
+				t.Errorf("%s: the caller has moved the deadline", name)
+			}
+			return d.out.Write(p)
 		}
 		if err := test.end(c); err != nil {
 			t.Errorf("%s: %v", name, err)

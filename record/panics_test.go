@@ -213,6 +213,24 @@ func TestCloseBesideExport(t *testing.T) {
 	}
 }
 
+// TestNilPanics makes a Reader and a Writer without what they need.
+func TestNilPanics(t *testing.T) {
+	s, o := NewSealer(SealerConfig{}), NewOpener(OpenerConfig{})
+	for _, test := range []struct {
+		call func()
+		want string
+	}{
+		{func() { NewReader(nil, o, ReaderConfig{}) }, "record: nil transport or Opener"},
+		{func() { NewReader(new(stub), nil, ReaderConfig{}) }, "record: nil transport or Opener"},
+		{func() { NewWriter(nil, s, WriterConfig{}) }, "record: nil transport or Sealer"},
+		{func() { NewWriter(new(stub), nil, WriterConfig{}) }, "record: nil transport or Sealer"},
+	} {
+		if v := recovered(test.call); v != test.want {
+			t.Errorf("panic %v, want %v", v, test.want)
+		}
+	}
+}
+
 // wantAlert checks that a client's Conn has sent the alert a and nothing else.
 func wantAlert(t *testing.T, sent []byte, a Alert) {
 	t.Helper()

@@ -371,19 +371,23 @@ func TestReaderWriteTo(t *testing.T) {
 		r := newTestReader(t, bytes.NewReader(wire), ignore)
 		out.Reset()
 		for range 10 {
-			left := 2
+			left, cut := 2, false
 			n, err := r.WriteTo(writerFunc(func(p []byte) (int, error) {
+				if cut {
+					t.Fatalf("%s: written to again", test.name)
+				}
 				if left--; left > 0 || len(p) < 4 {
 					out.Write(p)
 					return len(p), nil
 				}
+				cut = true
 				out.Write(p[:len(p)/2])
 				return len(p) / 2, test.err
 			}))
 			if int(n) > out.Len() {
 				t.Fatalf("%s: count %d", test.name, n)
 			}
-			if err != nil && !errors.Is(err, test.want) || errors.Is(err, io.EOF) {
+			if (err != nil) != cut || cut && !errors.Is(err, test.want) || errors.Is(err, io.EOF) {
 				t.Fatalf("%s: %v", test.name, err)
 			}
 		}
