@@ -77,6 +77,7 @@ type lane struct {
 	data    []byte // written, not read
 	written int    // bytes ever
 	read    int
+	pace    int  // the most bytes that a read returns, of a slow peer; 0 is any number
 	closed  bool // by the writer
 	fault   laneFault
 	at      int // the byte at which the fault comes
@@ -106,6 +107,9 @@ func (l *lane) readInto(p []byte) (int, error) {
 	n := min(len(p), len(l.data))
 	if n > 1 && l.rand.IntN(2) == 0 {
 		n = 1 + l.rand.IntN(n)
+	}
+	if l.pace > 0 {
+		n = min(n, l.pace)
 	}
 	if l.fault == faultReadError || l.fault == faultCut {
 		n = min(n, l.at-l.read)
@@ -157,12 +161,22 @@ type modelSide struct {
 
 	sent     []byte // content counted by this side's writes
 	received int    // content read from the peer
+	into     *shortWriter
+	messages []sentMessage
+	whole    int // of them, those whose call returned no error
+	handled  int // messages of the peer
 	alerts   []Alert
 
 	writeErr error // final
 	readErr  error // final
 	halfShut bool
 	closed   bool
+}
+
+// sentMessage is a handshake message and how much content was sent before it.
+type sentMessage struct {
+	text []byte
+	at   int
 }
 
 // runSchedule runs one connection and returns its fault.
@@ -179,6 +193,11 @@ func runSchedule(t *testing.T, seed uint64) string {
 	up.at, down.at = r.IntN(60_000), r.IntN(60_000)
 	if r.IntN(2) == 0 {
 		up.at, down.at = up.at%300, down.at%300
+	}
+	for _, l := range []*lane{up, down} {
+		if r.IntN(8) == 0 {
+			l.pace = 1 + r.IntN(100)
+		}
 	}
 	cfg := func(role Role, s *modelSide) ConnConfig {
 		limit := 0
@@ -199,7 +218,7 @@ func runSchedule(t *testing.T, seed uint64) string {
 			OnAlert:             func(a Alert, sent bool) { s.alert(a, sent) },
 			DynamicRecordSizing: r.IntN(4) == 0,
 			KeepBuffer:          r.IntN(4) == 0,
-			HandleMessage:       func(*Conn, []byte) error { return nil },
+			HandleMessage:       func(_ *Conn, m []byte) error { s.handle(m); return nil },
 		}
 	}
 	client, server := &modelSide{t: t, name: "client", out: up}, &modelSide{t: t, name: "server", out: down}
@@ -266,7 +285,7 @@ func (s *modelSide) step(r *rand.Rand) {
 		size = r.IntN(40_000)
 	}
 	data := scheduleData[len(s.sent)%1000:][:size]
-	switch op := r.IntN(20); {
+	switch op := r.IntN(21); {
 	case op < 5:
 		n, err := s.conn.Write(data)
 		s.noteSent(data, n, err)
@@ -287,10 +306,12 @@ func (s *modelSide) step(r *rand.Rand) {
 		s.read(r, r.IntN(50_000))
 	case op < 18:
 		s.noteWrite("KeyUpdate", s.conn.KeyUpdate(r.IntN(2) == 0))
-	case op < 19 && r.IntN(10) == 0:
+	case op < 19:
+		s.writeHandshake(message(uint8(50+r.IntN(200)), size%2000))
+	case op < 20 && r.IntN(10) == 0:
 		s.noteWrite("CloseWrite", s.conn.CloseWrite())
 		s.halfShut = s.halfShut || s.writeErr == nil
-	case op < 20 && r.IntN(40) == 0:
+	case op < 21 && r.IntN(40) == 0:
 		s.conn.Close()
 		s.closed = true
 	}
@@ -306,6 +327,33 @@ func (s *modelSide) noteSent(data []byte, n int, err error) {
 		return // says nothing
 	}
 	s.noteWrite("Write", err)
+}
+
+// writeHandshake sends a message.
+func (s *modelSide) writeHandshake(m []byte) {
+	if s.writeErr == nil && !s.halfShut {
+		s.messages = append(s.messages, sentMessage{m, len(s.sent)})
+	}
+	err := s.conn.WriteHandshake(m)
+	if err == nil {
+		s.whole = len(s.messages)
+	}
+	s.noteWrite("WriteHandshake", err)
+}
+
+// handle checks a message of the peer, which comes behind the data that was sent before
+// it and in front of all other.
+func (s *modelSide) handle(m []byte) {
+	received := s.received
+	if s.into != nil {
+		received += len(s.into.data)
+	}
+	from := s.peer.messages[s.handled:]
+	if len(from) == 0 || !bytes.Equal(m, from[0].text) || received != from[0].at {
+		s.t.Errorf("%s: message %d differs, or does not belong behind %d bytes", s.name, s.handled, received)
+		return
+	}
+	s.handled++
 }
 
 // noteWrite checks the error of a call that writes.
@@ -340,8 +388,10 @@ func (s *modelSide) read(r *rand.Rand, size int) {
 	var err error
 	if r.IntN(5) == 0 && size > 0 {
 		w := &shortWriter{room: size}
+		s.into = w
 		var m int64
 		m, err = s.conn.WriteTo(w)
+		s.into = nil
 		n = copy(p, w.data)
 		if int(m) != n {
 			s.t.Errorf("%s: WriteTo says %d and has written %d", s.name, m, n)
@@ -393,21 +443,22 @@ func (s *modelSide) alert(a Alert, sent bool) {
 // finish checks a side when all is over.
 func (s *modelSide) finish() {
 	in, from := s.peer.out, s.peer
-	all := s.received == len(from.sent)
+	all := s.received == len(from.sent) && s.handled >= from.whole
 	_, broken := from.writeErr.(*TransportError)
 	switch {
 	case s.closed:
 	case broken:
 		// What was counted arrives, all of it and no more.
 		if !all && s.readErr == nil {
-			s.t.Errorf("%s: received %d of the %d bytes that the peer counted (%v)", s.name, s.received, len(from.sent), from.writeErr)
+			s.t.Errorf("%s: received %d of the %d bytes and %d of the %d messages that the peer counted (%v)",
+				s.name, s.received, len(from.sent), s.handled, from.whole, from.writeErr)
 		}
 		if s.readErr == io.EOF && !from.closed {
 			s.t.Errorf("%s: a clean end of a broken direction", s.name)
 		}
 	case !in.struck && s.readErr == io.EOF:
 		if !all {
-			s.t.Errorf("%s: the end after %d of %d bytes", s.name, s.received, len(from.sent))
+			s.t.Errorf("%s: the end after %d of %d bytes, %d of %d messages", s.name, s.received, len(from.sent), s.handled, from.whole)
 		}
 		if a, b := s.conn.in.opener.Generation(), from.conn.out.sealer.Generation(); a != b {
 			s.t.Errorf("%s: %d key updates, the peer has made %d", s.name, a, b)
