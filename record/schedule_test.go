@@ -156,6 +156,8 @@ type modelSide struct {
 	t    *testing.T
 	name string
 	conn *Conn
+	cfg  ConnConfig   // of conn, and of those that go on after an Export
+	seal SealerConfig // of their Sealers
 	out  *lane
 	peer *modelSide
 
@@ -170,6 +172,7 @@ type modelSide struct {
 	writeErr error // final
 	readErr  error // final
 	halfShut bool
+	alerted  bool // SendAlert has ended the connection
 	closed   bool
 }
 
@@ -199,7 +202,7 @@ func runSchedule(t *testing.T, seed uint64) string {
 			l.pace = 1 + r.IntN(100)
 		}
 	}
-	cfg := func(role Role, s *modelSide) ConnConfig {
+	connect := func(role Role, s *modelSide, transport *laneConn) {
 		limit := 0
 		if r.IntN(3) == 0 {
 			limit = 64 + r.IntN(2000)
@@ -212,19 +215,21 @@ func runSchedule(t *testing.T, seed uint64) string {
 		if role == RoleServer {
 			name = "server"
 		}
-		return ConnConfig{
+		s.seal = SealerConfig{Padding: padding, RecordSizeLimit: limit, SoftLimit: uint64(1 + r.IntN(40))}
+		s.cfg = ConnConfig{
 			Role:                role,
-			Sealer:              appSealer(t, scheduleSuite, name, SealerConfig{Padding: padding, RecordSizeLimit: limit, SoftLimit: uint64(1 + r.IntN(40))}),
+			Sealer:              appSealer(t, scheduleSuite, name, s.seal),
 			OnAlert:             func(a Alert, sent bool) { s.alert(a, sent) },
 			DynamicRecordSizing: r.IntN(4) == 0,
 			KeepBuffer:          r.IntN(4) == 0,
 			HandleMessage:       func(_ *Conn, m []byte) error { s.handle(m); return nil },
 		}
+		s.conn = newConn(t, transport, s.cfg)
 	}
 	client, server := &modelSide{t: t, name: "client", out: up}, &modelSide{t: t, name: "server", out: down}
 	client.peer, server.peer = server, client
-	client.conn = newConn(t, &laneConn{in: down, out: up}, cfg(RoleClient, client))
-	server.conn = newConn(t, &laneConn{in: up, out: down}, cfg(RoleServer, server))
+	connect(RoleClient, client, &laneConn{in: down, out: up})
+	connect(RoleServer, server, &laneConn{in: up, out: down})
 
 	for range 10 + r.IntN(60) {
 		s := client
@@ -285,7 +290,7 @@ func (s *modelSide) step(r *rand.Rand) {
 		size = r.IntN(40_000)
 	}
 	data := scheduleData[len(s.sent)%1000:][:size]
-	switch op := r.IntN(21); {
+	switch op := r.IntN(23); {
 	case op < 5:
 		n, err := s.conn.Write(data)
 		s.noteSent(data, n, err)
@@ -308,12 +313,16 @@ func (s *modelSide) step(r *rand.Rand) {
 		s.noteWrite("KeyUpdate", s.conn.KeyUpdate(r.IntN(2) == 0))
 	case op < 19:
 		s.writeHandshake(message(uint8(50+r.IntN(200)), size%2000))
-	case op < 20 && r.IntN(10) == 0:
+	case op < 20:
+		s.export()
+	case op < 21 && r.IntN(10) == 0:
 		s.noteWrite("CloseWrite", s.conn.CloseWrite())
 		s.halfShut = s.halfShut || s.writeErr == nil
-	case op < 21 && r.IntN(40) == 0:
+	case op < 22 && r.IntN(40) == 0:
 		s.conn.Close()
 		s.closed = true
+	case op < 23 && r.IntN(20) == 0:
+		s.sendAlert()
 	}
 }
 
@@ -356,6 +365,63 @@ func (s *modelSide) handle(m []byte) {
 	s.handled++
 }
 
+// sendAlert ends the connection. What ended a direction before stays its error.
+func (s *modelSide) sendAlert() {
+	readErr := s.conn.in.err
+	if err := s.conn.SendAlert(AlertInternalError); err != nil {
+		if !s.ended(err) {
+			s.t.Errorf("%s: SendAlert: %v out of nothing", s.name, err)
+		}
+		return
+	}
+	s.alerted = true
+	if s.writeErr == nil && !s.halfShut {
+		s.writeErr = errAlertSent
+		if len(s.alerts) == 0 && !s.out.struck {
+			s.t.Errorf("%s: SendAlert has sent nothing", s.name)
+		}
+	}
+	if s.readErr = readErr; readErr == nil {
+		s.readErr = errAlertSent
+	}
+}
+
+// ended reports whether err is what has ended the connection or one direction. A Read may
+// have found it behind the data that it returned.
+func (s *modelSide) ended(err error) bool {
+	return err == s.writeErr || err == s.readErr || err == s.conn.in.err || err == s.conn.in.opener.Err() ||
+		s.halfShut && err == ErrClosed || s.alerted && err == errAlertSent
+}
+
+// export has another Conn go on, unless a direction has ended or something is partly
+// through.
+func (s *modelSide) export() {
+	old, in := s.conn, &s.conn.in
+	partial := in.start < in.end || len(in.plain) > 0 || in.held != nil || in.opener.HandshakePartial()
+	sealer, opener, err := old.Export()
+	if err != nil {
+		if !s.ended(err) && !(partial && err == ErrHandshakePartial) {
+			s.t.Errorf("%s: Export: %v out of nothing", s.name, err)
+		}
+		return
+	}
+	if s.writeErr != nil || s.readErr != nil || s.halfShut {
+		s.t.Errorf("%s: exported after %v and %v", s.name, s.writeErr, s.readErr)
+	}
+	cfg := s.cfg
+	if cfg.Sealer, err = ImportSealer(sealer, s.seal); err == nil {
+		cfg.Opener, cfg.Unread, err = ImportOpener(opener, OpenerConfig{})
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.conn = newConn(s.t, old.NetConn(), cfg)
+	n, err := old.Write([]byte("x"))
+	if closeErr := old.Close(); n != 0 || err != ErrExported || closeErr != ErrExported {
+		s.t.Errorf("%s: after Export: %d, %v, %v", s.name, n, err, closeErr)
+	}
+}
+
 // noteWrite checks the error of a call that writes.
 func (s *modelSide) noteWrite(call string, err error) {
 	// A Read may have found it behind the data that it returned.
@@ -365,7 +431,7 @@ func (s *modelSide) noteWrite(call string, err error) {
 		s.t.Errorf("%s: %s: %v after %v", s.name, call, err, s.writeErr)
 	case s.halfShut && err != ErrClosed && err != readErr && !(call == "CloseWrite" && err == nil):
 		s.t.Errorf("%s: %s: %v after CloseWrite", s.name, call, err)
-	case err == nil, s.halfShut:
+	case err == nil, s.halfShut, err == s.writeErr:
 	default:
 		var transport *TransportError
 		if !errors.As(err, &transport) && err != readErr {
@@ -456,6 +522,11 @@ func (s *modelSide) finish() {
 		if s.readErr == io.EOF && !from.closed {
 			s.t.Errorf("%s: a clean end of a broken direction", s.name)
 		}
+	case !in.struck && from.alerted && len(from.alerts) > 0 && from.alerts[0].IsError() && !s.alerted:
+		var received *AlertError
+		if !errors.As(s.readErr, &received) || received.Alert != from.alerts[0] || !all {
+			s.t.Errorf("%s: %v after %d of %d bytes, and the peer has sent %v", s.name, s.readErr, s.received, len(from.sent), from.alerts)
+		}
 	case !in.struck && s.readErr == io.EOF:
 		if !all {
 			s.t.Errorf("%s: the end after %d of %d bytes, %d of %d messages", s.name, s.received, len(from.sent), s.handled, from.whole)
@@ -466,7 +537,7 @@ func (s *modelSide) finish() {
 	case in.struck && in.fault == faultCut && s.readErr == io.EOF,
 		in.struck && in.fault == faultCorrupt && s.readErr == io.EOF && s.received < len(from.sent):
 		s.t.Errorf("%s: a clean end for a %v", s.name, in.fault)
-	case in.struck && in.fault == faultReadError && s.readErr != nil && !errors.Is(s.readErr, errLane):
+	case in.struck && in.fault == faultReadError && s.readErr != nil && !errors.Is(s.readErr, errLane) && !s.alerted:
 		s.t.Errorf("%s: %v for a read error", s.name, s.readErr)
 	case !in.struck && s.readErr == nil && from.writeErr == nil && s.writeErr == nil:
 		s.t.Errorf("%s: no end, after %d of %d bytes", s.name, s.received, len(from.sent))
@@ -474,6 +545,10 @@ func (s *modelSide) finish() {
 	switch {
 	case len(s.alerts) > 1:
 		s.t.Errorf("%s: sent alerts %v", s.name, s.alerts)
+	case len(s.alerts) == 1 && s.alerts[0].IsError() && s.alerted:
+		if s.alerts[0] != AlertInternalError {
+			s.t.Errorf("%s: sent %v for internal_error", s.name, s.alerts[0])
+		}
 	case len(s.alerts) == 1 && s.alerts[0].IsError():
 		if want, ok := AlertOf(s.readErr); !ok || want != s.alerts[0] {
 			s.t.Errorf("%s: sent %v for %v", s.name, s.alerts[0], s.readErr)
