@@ -32,9 +32,9 @@ func stressSize(t testing.TB) int {
 	return 32 << 20
 }
 
-// TestConnDuplex moves data in both directions at once, each side with a reader, a
-// writer, and a goroutine that updates keys and requests updates, while both
-// sides' keys wear out every few hundred records.
+// TestConnDuplex moves data in both directions at once, each side with a reader, which
+// pauses, a writer, and a goroutine that sends messages, updates keys and requests
+// updates, while both sides' keys wear out every few hundred records.
 func TestConnDuplex(t *testing.T) {
 	checkGoroutines(t)
 	size := stressSize(t)
@@ -44,12 +44,20 @@ func TestConnDuplex(t *testing.T) {
 			a, b := transport.pair(t)
 			var writers, all sync.WaitGroup
 			var updates atomic.Int64
+			var sent, handled [2]int // messages, by side
 			sides := make([]*Conn, 2)
 			for i, end := range []net.Conn{a, b} {
 				own := []string{"client", "server"}[i]
 				sides[i] = newConn(t, end, ConnConfig{
 					Role:   Role(i + 1),
 					Sealer: appSealer(t, aead.AES128GCM(), own, SealerConfig{SoftLimit: 300}),
+					HandleMessage: func(_ *Conn, m []byte) error {
+						if !bytes.Equal(m, message(77, handled[i]*131%40_000)) {
+							t.Errorf("side %d: message %d differs", i, handled[i])
+						}
+						handled[i]++
+						return nil
+					},
 				})
 			}
 			for i, c := range sides {
@@ -78,16 +86,21 @@ func TestConnDuplex(t *testing.T) {
 				})
 				writers.Go(func() {
 					for {
-						select {
-						case <-done:
+						if err := c.WriteHandshake(message(77, sent[i]*131%40_000)); err != nil {
+							t.Errorf("side %d: WriteHandshake: %v", i, err)
 							return
-						case <-time.After(2 * time.Millisecond):
 						}
+						sent[i]++
 						if err := c.KeyUpdate(true); err != nil {
 							t.Errorf("side %d: KeyUpdate: %v", i, err)
 							return
 						}
 						updates.Add(1)
+						select {
+						case <-done:
+							return
+						case <-time.After(2 * time.Millisecond):
+						}
 					}
 				})
 				all.Go(func() {
@@ -105,6 +118,9 @@ func TestConnDuplex(t *testing.T) {
 							}
 							got += m
 							rest = rest[m:]
+						}
+						if got>>20 > (got-n)>>20 {
+							time.Sleep(time.Millisecond)
 						}
 						if err != nil {
 							if err != io.EOF || got != size {
@@ -124,6 +140,9 @@ func TestConnDuplex(t *testing.T) {
 			}
 			all.Wait()
 			for i, c := range sides {
+				if handled[1-i] != sent[i] || sent[i] == 0 {
+					t.Errorf("side %d: %d messages sent, %d handled", i, sent[i], handled[1-i])
+				}
 				if g := c.out.sealer.Generation(); g < uint64(size/40_000/300) || g < 1 {
 					t.Errorf("side %d: %d key updates", i, g)
 				}
@@ -131,7 +150,7 @@ func TestConnDuplex(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			t.Logf("%d requests; %d and %d key updates", updates.Load(), sides[0].out.sealer.Generation(), sides[1].out.sealer.Generation())
+			t.Logf("%d requests, %v messages; %d and %d key updates", updates.Load(), sent, sides[0].out.sealer.Generation(), sides[1].out.sealer.Generation())
 		})
 	}
 }
