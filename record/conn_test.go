@@ -1562,3 +1562,34 @@ func TestTimeoutAllocates(t *testing.T) {
 		}
 	}
 }
+
+// TestConnCloseDuring: a Close ends a WriteTo that waits for the peer and a ReadFrom
+// that waits for its source.
+func TestConnCloseDuring(t *testing.T) {
+	for _, transport := range transports {
+		a, b := transport.pair(t)
+		newConn(t, b, ConnConfig{Role: RoleServer})
+		c := newConn(t, a, ConnConfig{})
+		source, feed := io.Pipe()
+		errs := make(chan error, 2)
+		go func() {
+			_, err := c.WriteTo(io.Discard)
+			errs <- err
+		}()
+		go func() {
+			_, err := c.ReadFrom(source)
+			errs <- err
+		}()
+		time.Sleep(time.Millisecond)
+		c.Close()
+		if _, err := feed.Write(pattern(100)); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := <-errs; err != net.ErrClosed {
+				t.Errorf("%s: %v", transport.name, err)
+			}
+		}
+		feed.Close()
+	}
+}

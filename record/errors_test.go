@@ -6,9 +6,12 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io"
 	"io/fs"
+	"net"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -141,6 +144,37 @@ func TestNames(t *testing.T) {
 	} {
 		if test.got != test.want {
 			t.Errorf("%q, want %q", test.got, test.want)
+		}
+	}
+}
+
+type fakeTimeout struct{ timeout bool }
+
+func (e fakeTimeout) Error() string { return "fake" }
+func (e fakeTimeout) Timeout() bool { return e.timeout }
+
+// TestIsTimeout: the timeouts that a Read survives.
+func TestIsTimeout(t *testing.T) {
+	for _, test := range []struct {
+		err  error
+		want bool
+	}{
+		{os.ErrDeadlineExceeded, true},
+		{fmt.Errorf("read: %w", os.ErrDeadlineExceeded), true},
+		{fakeTimeout{true}, true},
+		{fmt.Errorf("read: %w", fakeTimeout{true}), true},
+		{&net.OpError{Op: "read", Err: fakeTimeout{true}}, true},
+		{fakeTimeout{false}, false},
+		{fmt.Errorf("read: %w", fakeTimeout{false}), false},
+		{errors.Join(fakeTimeout{false}, os.ErrDeadlineExceeded), true},
+		// A dead connection says that it timed out.
+		{&net.OpError{Op: "read", Err: os.NewSyscallError("read", syscall.ETIMEDOUT)}, false},
+		{fmt.Errorf("read: %w", syscall.ETIMEDOUT), false},
+		{io.EOF, false},
+		{nil, false},
+	} {
+		if got := isTimeout(test.err); got != test.want {
+			t.Errorf("%v: %v", test.err, got)
 		}
 	}
 }

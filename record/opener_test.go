@@ -739,6 +739,11 @@ func TestIdleRecords(t *testing.T) {
 		}
 		certificate = certificate[k:]
 	}
+	for range 2 * maxIdleRecords { // nor are whole messages
+		if err := open(ContentTypeHandshake, message(11, 10), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // "Handshake messages MAY be coalesced into a single TLSPlaintext record or

@@ -417,6 +417,9 @@ func TestPaddingClamp(t *testing.T) {
 			t.Errorf("limit %d: no panic", limit)
 		}
 	}
+	if n := PadToMultiple(1)(100); n != 0 {
+		t.Errorf("PadToMultiple(1): %d bytes", n)
+	}
 	if recovered(func() { PadToMultiple(0) }) == nil {
 		t.Error("PadToMultiple(0): no panic")
 	}
