@@ -11,13 +11,13 @@ import (
 // TestWipeErases looks at what a Protector that was wiped has held. Package gcm looks
 // at the memory of a RecordKey.
 func TestWipeErases(t *testing.T) {
-	keys := TrafficKeys{Key: []byte("0123456789abcdef"), IV: []byte("0123456789ab")}
+	key, iv := []byte("0123456789abcdef0123456789abcdef"), []byte("0123456789ab")
 	foreign := NewSuite(SuiteParams{
 		ID: 1, Name: "foreign", KeySize: 16, TagSize: 16, Hash: crypto.SHA256, RecordLimit: 1,
 		New: aes128GCM.p.New,
 	})
-	for _, s := range []*Suite{aes128GCM, foreign} {
-		p, err := NewProtector(s, keys)
+	for _, s := range []*Suite{aes128GCM, aes256GCM, foreign} {
+		p, err := NewProtector(s, TrafficKeys{Key: key[:s.p.KeySize], IV: iv})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -25,7 +25,7 @@ func TestWipeErases(t *testing.T) {
 			t.Fatal(err)
 		}
 		record, other := p.state.record, p.state.other
-		if (record == nil) == (other == nil) {
+		if (record == nil) != (s == foreign) || (other == nil) == (s == foreign) {
 			t.Fatalf("%v: keys %v and %v", s, record, other)
 		}
 		p.Wipe()

@@ -36,5 +36,8 @@ func TestZeroValues(t *testing.T) {
 	if text := fmt.Sprint(&p); strings.Contains(text, "PANIC") {
 		t.Errorf("prints as %s", text)
 	}
+	if p.Suite() != nil || p.Seq() != 0 || p.Overhead() != 0 {
+		t.Errorf("suite %v, sequence number %d, overhead %d", p.Suite(), p.Seq(), p.Overhead())
+	}
 	p.Wipe()
 }

@@ -5,11 +5,13 @@ package gcm_test
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"os"
 	"runtime/debug"
 	"testing"
 	"unsafe"
 
+	"example.com/splitseal/gcm"
 	"golang.org/x/sys/unix"
 )
 
@@ -234,7 +236,50 @@ func TestBackendGuardPagesRefusal(t *testing.T) {
 	})
 }
 
-// TestGuardPages shows that the test above it would notice: an access one byte
+// TestGuardPagesTextLimit reserves addresses for a text of one byte more than the limit
+// and for its tag. No call may touch any of it.
+func TestGuardPagesTextLimit(t *testing.T) {
+	size := gcm.MaxTextSize + 1 + gcm.TagSize
+	if size > math.MaxInt {
+		t.Skip("a text of the limit's size does not fit an int")
+	}
+	out, err := unix.Mmap(-1, 0, int(size), unix.PROT_NONE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		t.Skip("no address space: ", err)
+	}
+	defer unix.Munmap(out)
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	a, err := gcm.New(make([]byte, 16))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := gcm.NewRecordKey(make([]byte, 16), make([]byte, 12))
+	if err != nil {
+		t.Fatal(err)
+	}
+	nonce, text := make([]byte, 12), out[:len(out)-gcm.TagSize]
+	for _, seal := range []func(){
+		func() { a.Seal(out[:0], nonce, text, nil) },
+		func() { a.SealSplit(out, nonce, nil, nil) },
+		func() { k.Seal(out, 0, text[:len(text)-1], 23, gcm.AD{}) },
+		func() { k.SealSplit(out, 0, nil, gcm.AD{}) },
+	} {
+		mustPanic(t, "gcm: text too large", seal)
+	}
+	_, err = a.Open(out[:0], nonce, out, nil)
+	for i, err := range []error{
+		err,
+		a.OpenSplit(nil, nonce, out, nil),
+		a.OpenScatter([][]byte{text}, nonce, out, nil),
+		k.OpenSplit(nil, 0, out, gcm.AD{}),
+	} {
+		if err != gcm.ErrOpen {
+			t.Errorf("open %d: %v", i, err)
+		}
+	}
+}
+
+// TestGuardPages shows that the tests above would notice: an access one byte
 // outside a region faults on either side, and a write into a margin is seen.
 func TestGuardPages(t *testing.T) {
 	g := newGuardMemory(t)

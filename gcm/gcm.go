@@ -451,9 +451,7 @@ func (a *AEAD) OpenScatter(pieces [][]byte, nonce, ciphertext, additionalData []
 	}
 	n, ok, inexact := mem.Measure(ciphertext, pieces, MaxTextSize)
 	switch {
-	case !ok:
-		panic(textTooLarge)
-	case n != len(ciphertext)-a.tagSize:
+	case !ok || n != len(ciphertext)-a.tagSize:
 		panic("gcm: pieces do not add up to the plaintext")
 	case inexact:
 		panic(overlapText)

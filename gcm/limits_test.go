@@ -60,6 +60,12 @@ func TestLimits(t *testing.T) {
 			}()
 		}
 	}
+	defer func() {
+		if e := recover(); e != "gcm: output too large" {
+			t.Errorf("output above the largest int: panic %v", e)
+		}
+	}()
+	extend(nil, math.MaxInt, TagSize)
 }
 
 // TestNumberIsXORed checks that the number reaches the last eight bytes only.

@@ -443,6 +443,11 @@ func TestVersion(t *testing.T) {
 		exchange(t, c, s)
 		closeBoth(t, c, s)
 	})
+	t.Run("config excludes and allows", func(t *testing.T) {
+		c, s := connect(t, ourClient(old(clientConfig()), allow), goServer(serverConfig()))
+		check12(t, c)
+		exchange(t, c, s)
+	})
 	t.Run("allowed and not needed", func(t *testing.T) {
 		c, s := connect(t, ourClient(clientConfig(), allow), ourServer(serverConfig(), allow))
 		if _, ok := c.(*Conn); !ok {

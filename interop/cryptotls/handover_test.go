@@ -170,6 +170,7 @@ func TestHandOverRefuses(t *testing.T) {
 		}
 		for kind := range secretKinds {
 			refuse("no secret "+secretLabels[kind], func(h *handshakeSeen) { h.log.secrets[kind] = secret{} })
+			refuse("short secret "+secretLabels[kind], func(h *handshakeSeen) { h.log.secrets[kind].size-- })
 			if kind == clientApplication && !client || kind == serverApplication && client {
 				continue // the peer's application secret has protected nothing yet
 			}
@@ -780,6 +781,54 @@ func TestHandOverAlert(t *testing.T) {
 				if tr.sent != nil || tr.received != nil || tr.log != (keyLog{}) {
 					t.Errorf("%s, client %v: secrets or records of the handshake are left", tt.name, client)
 				}
+			}
+		}
+	}
+	// A Sealer that may not send the alert is wiped, too.
+	suite, s := aead.AES128GCM(), record.NewSealer(record.SealerConfig{})
+	if err := s.SetTrafficSecret(record.EpochApplication, suite, make([]byte, suite.Hash().Size())); err != nil {
+		t.Fatal(err)
+	}
+	if newTransport(nil, true).sendAlert(s, errEarlyAlert); s.Suite() != nil {
+		t.Error("keys are left when the peer has sent an alert")
+	}
+}
+
+// TestFailedHandshake: the secrets of a handshake that fails are erased, too.
+func TestFailedHandshake(t *testing.T) {
+	for _, client := range []bool{true, false} {
+		c, s := tcpPair(t)
+		mine, theirs, peer := c, s, goServer(serverConfig())
+		if !client {
+			mine, theirs, peer = s, c, goClient(clientConfig())
+		}
+		tr, o, refusal := newTransport(mine, client), new(Options), errors.New("refused")
+		var config *tls.Config
+		var tc *tls.Conn
+		if client {
+			config = o.clientConfig(clientConfig(), tr)
+			tc = tls.Client(tr, config)
+		} else {
+			config = o.serverConfig(serverConfig(), tr, true)
+			tc = tls.Server(tr, config)
+		}
+		config.VerifyConnection = func(tls.ConnectionState) error {
+			if tr.log == (keyLog{}) {
+				t.Error("there are no secrets yet")
+			}
+			return refusal
+		}
+		done := start(func() (net.Conn, error) { return peer(testContext(t), theirs) })
+		_, err := o.handshake(testContext(t), tr, tc, config, client)
+		wantError(t, err, refusal)
+		mine.Close()
+		<-done
+		if tr.log != (keyLog{}) {
+			t.Errorf("client %v: secrets of the handshake are left", client)
+		}
+		for _, s := range []*stream{tr.sent, tr.received} {
+			if s.opener.Suite() != nil || s.buf != nil || s.sealed != nil {
+				t.Errorf("client %v: keys or records of the handshake are left", client)
 			}
 		}
 	}

@@ -184,6 +184,20 @@ func TestListenerClose(t *testing.T) {
 	}
 }
 
+// TestFullListenerClose closes a Listener that has no room for another handshake.
+func TestFullListenerClose(t *testing.T) {
+	ln := NewListener(listen(t), serverConfig(), &Options{MaxHandshakes: 1, HandshakeTimeout: time.Hour})
+	blocked := start(ln.Accept)
+	silent := dialRaw(t, ln)
+	time.Sleep(20 * time.Millisecond)
+	ln.Close()
+	wantError(t, acceptOne(t, ln).err, net.ErrClosed)
+	wantError(t, (<-blocked).err, net.ErrClosed)
+	if _, err := silent.Read(make([]byte, 1)); err == nil {
+		t.Error("a handshake goes on")
+	}
+}
+
 // TestUnacceptedIsClosed closes a Listener that has a finished connection.
 func TestUnacceptedIsClosed(t *testing.T) {
 	ln := NewListener(listen(t), serverConfig(), nil)

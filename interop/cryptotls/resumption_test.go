@@ -507,6 +507,21 @@ func edit(msg []byte, at int, b byte) []byte {
 	return msg
 }
 
+// TestMaxTicketsSize: of a peer that sends more than tickets, no copy is kept.
+func TestMaxTicketsSize(t *testing.T) {
+	wire := &scripted{read: func(p []byte) (int, error) { return len(p), nil }}
+	c := newTicketCache(newTransport(wire, true), new(tls.Conn), record.NewOpener(record.OpenerConfig{}), nil)
+	p := make([]byte, maxTicketsSize/2)
+	for i, want := range []int{len(p), 2 * len(p), 0} {
+		if n, err := c.Read(p); n != len(p) || err != nil {
+			t.Fatalf("read %d: %d, %v", i, n, err)
+		}
+		if len(c.raw) != want || (c.tls != nil) != (want > 0) {
+			t.Errorf("after read %d: %d bytes kept, want %d; crypto/tls kept: %v", i, len(c.raw), want, c.tls != nil)
+		}
+	}
+}
+
 // TestServerRefusesMessages: a client sends no handshake message but KeyUpdate.
 func TestServerRefusesMessages(t *testing.T) {
 	c, s := connect(t, ourClient(clientConfig(), nil), ourServer(serverConfig(), nil))
