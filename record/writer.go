@@ -145,7 +145,7 @@ func (w *Writer) writeOne(p []byte) (n int, err error) {
 	return n, err
 }
 
-// write is Write between begin and end. If sealed is not nil, it is called when p is
+// write is Write between enter and leave. If sealed is not nil, it is called when p is
 // no longer needed, which is before the transport is given the last of the records,
 // and may wait.
 func (w *Writer) write(p []byte, sealed func()) (n int, err error) {
