@@ -193,7 +193,7 @@ func (w *Writer) WriteBuffers(pieces [][]byte) (n int64, err error) {
 	return n, err
 }
 
-// writeBuffers is WriteBuffers between begin and end.
+// writeBuffers is WriteBuffers between enter and leave.
 func (w *Writer) writeBuffers(pieces [][]byte) (n int64, err error) {
 	var left int64 // pieces may overlap, so an int could be too small
 	for _, p := range pieces {
