@@ -286,3 +286,16 @@ func TestSendAlertBesideOthers(t *testing.T) {
 		}
 	}
 }
+
+// noReadDeadline refuses read deadlines.
+type noReadDeadline struct{ stub }
+
+func (*noReadDeadline) SetReadDeadline(time.Time) error { return errors.ErrUnsupported }
+
+// TestSetDeadlineFails: a deadline that the transport refuses is no deadline.
+func TestSetDeadlineFails(t *testing.T) {
+	c := newConn(t, new(noReadDeadline), ConnConfig{})
+	if err := c.SetDeadline(later()); err != errors.ErrUnsupported {
+		t.Error(err)
+	}
+}

@@ -555,6 +555,42 @@ func TestWriteHandshake(t *testing.T) {
 		t.Errorf("records %q", describe(got))
 	}
 
+	for _, test := range []struct {
+		soft   uint64
+		size   int // of the message, in records of 63 bytes
+		update bool
+	}{{3, 3 * 63, false}, {3, 3*63 + 1, true}, {2, 3 * 63, true}} {
+		s = stub{}
+		w, f = newTestWriter(t, &s, SealerConfig{SoftLimit: test.soft, RecordSizeLimit: 64}, WriterConfig{})
+		if err := w.WriteHandshake(message(typeNewSessionTicket, test.size-4)); err != nil {
+			t.Fatal(err)
+		}
+		if got := f.take(t, s.out.Bytes()); (got[0].content[0] == typeKeyUpdate) != test.update {
+			t.Errorf("soft limit %d, %d bytes: records %q", test.soft, test.size, describe(got))
+		}
+	}
+
+	// A long message goes out one buffer at a time.
+	s = stub{}
+	s.write = func(p []byte) (int, error) {
+		if len(p) > largeSize {
+			t.Errorf("a write of %d bytes", len(p))
+		}
+		return s.out.Write(p)
+	}
+	w, f = newTestWriter(t, &s, SealerConfig{}, WriterConfig{})
+	long := message(typeNewSessionTicket, 1<<20)
+	if err := w.WriteHandshake(long); err != nil {
+		t.Fatal(err)
+	}
+	got = nil
+	for _, r := range f.take(t, s.out.Bytes()) {
+		got = append(got, r.content...)
+	}
+	if !bytes.Equal(got, long) {
+		t.Errorf("%d bytes of a message of %d", len(got), len(long))
+	}
+
 	// A message that stays partly through ends the direction.
 	s = stub{}
 	w, _ = newTestWriter(t, &s, SealerConfig{HardLimit: 4, SoftLimit: 2, RecordSizeLimit: 64}, WriterConfig{})
