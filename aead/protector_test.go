@@ -258,6 +258,13 @@ func TestRefusals(t *testing.T) {
 			refuse("large body", func() { p.SealSplit(long, nil, 0) })
 			refuse("large body", func() { p.SealGather(long, [][]byte{long[:1<<16-tag]}, 0) })
 			refuse("large body", func() { p.OpenSplit(nil, long, 0) })
+			largest := make([]byte, 1<<16-1)
+			if err := p.Seal(largest, long[:len(largest)-1-tag], 23, 0); err != nil {
+				t.Error(err)
+			}
+			if err := newProtector(t, s, p.Seq()-1).OpenSplit(nil, largest, 0); err != nil {
+				t.Error(err)
+			}
 		})
 	}
 }

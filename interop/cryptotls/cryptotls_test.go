@@ -582,7 +582,7 @@ func TestContext(t *testing.T) {
 
 // TestNotTLS gives a server something else.
 func TestNotTLS(t *testing.T) {
-	for _, sent := range []string{"", "G", "GET / HTTP/1.0\r\n\r\n", "\x16\x03\x01", "\x16\x03\x01\xff\xff" + strings.Repeat("x", 70_000)} {
+	for _, sent := range []string{"", "G", "GET / HTTP/1.0\r\n\r\n", "\x16\x03\x01", "\x16\x03\x01\x00\x10\x01", "\x16\x03\x01\xff\xff" + strings.Repeat("x", 70_000)} {
 		c, s := tcpPair(t)
 		go func() {
 			io.WriteString(c, sent)
@@ -592,6 +592,19 @@ func TestNotTLS(t *testing.T) {
 			t.Errorf("%.20q: %v, %v", sent, conn, err)
 		}
 	}
+}
+
+// TestErrorOfGetConfigForClient: it is an error beside a config, too.
+func TestErrorOfGetConfigForClient(t *testing.T) {
+	c, s := tcpPair(t)
+	refusal := errors.New("refused")
+	config := serverConfig()
+	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return serverConfig(), refusal }
+	done := start(func() (net.Conn, error) { return Server(testContext(t), s, config, nil) })
+	if _, err := Client(testContext(t), c, clientConfig(), nil); err == nil {
+		t.Error("the client's handshake succeeds")
+	}
+	wantError(t, (<-done).err, refusal)
 }
 
 // TestErrorsOfCryptoTLS reach the caller.
