@@ -249,32 +249,27 @@ func TestGuardPagesTextLimit(t *testing.T) {
 	}
 	defer unix.Munmap(out)
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	a, err := gcm.New(make([]byte, 16))
-	if err != nil {
-		t.Fatal(err)
-	}
-	k, err := gcm.NewRecordKey(make([]byte, 16), make([]byte, 12))
-	if err != nil {
-		t.Fatal(err)
-	}
 	nonce, text := make([]byte, 12), out[:len(out)-gcm.TagSize]
-	for _, seal := range []func(){
-		func() { a.Seal(out[:0], nonce, text, nil) },
-		func() { a.SealSplit(out, nonce, nil, nil) },
-		func() { k.Seal(out, 0, text[:len(text)-1], 23, gcm.AD{}) },
-		func() { k.SealSplit(out, 0, nil, gcm.AD{}) },
-	} {
-		mustPanic(t, "gcm: text too large", seal)
-	}
-	_, err = a.Open(out[:0], nonce, out, nil)
-	for i, err := range []error{
-		err,
-		a.OpenSplit(nil, nonce, out, nil),
-		a.OpenScatter([][]byte{text}, nonce, out, nil),
-		k.OpenSplit(nil, 0, out, gcm.AD{}),
-	} {
-		if err != gcm.ErrOpen {
-			t.Errorf("open %d: %v", i, err)
+	for _, tgt := range standardKeys()[0].targets {
+		a, k := tgt.aead, tgt.record
+		for _, seal := range []func(){
+			func() { a.Seal(out[:0], nonce, text, nil) },
+			func() { a.SealSplit(out, nonce, nil, nil) },
+			func() { k.Seal(out, 0, text[:len(text)-1], 23, gcm.AD{}) },
+			func() { k.SealSplit(out, 0, nil, gcm.AD{}) },
+		} {
+			mustPanic(t, "gcm: text too large", seal)
+		}
+		_, err = a.Open(out[:0], nonce, out, nil)
+		for i, err := range []error{
+			err,
+			a.OpenSplit(nil, nonce, out, nil),
+			a.OpenScatter([][]byte{text}, nonce, out, nil),
+			k.OpenSplit(nil, 0, out, gcm.AD{}),
+		} {
+			if err != gcm.ErrOpen {
+				t.Errorf("%s: open %d: %v", tgt.backend, i, err)
+			}
 		}
 	}
 }

@@ -9,8 +9,9 @@ type Transport interface {
 	net.Conn
 
 	// Original returns the connection to read from from now on, or nil as long as the
-	// Transport must be read instead. Its argument means nothing: it keeps types of
-	// other modules from having this method.
+	// Transport must be read instead. It is called between two reads, by whoever
+	// makes them. Its argument means nothing: it keeps types of other modules from
+	// having this method.
 	Original(Private) net.Conn
 }
 
