@@ -2,7 +2,8 @@
 
 package asm
 
-// Offsets that the kernels use, in bytes, and sizes of the tables of powers, in entries.
+// Offsets that the kernels use, in bytes, sizes of the tables of powers, in
+// entries, and what a seal adds to the byte of a trailer.
 const (
 	layoutStart      = 0
 	layoutRounds     = 16
@@ -23,6 +24,7 @@ const (
 	shortPad         = 3
 	longPower        = 65
 	longPad          = 3
+	trailerFlag      = 256
 
 	aesniShortSize      = 96
 	aesniFirstBatchSize = 96

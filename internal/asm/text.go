@@ -65,12 +65,9 @@ func (k *Key) SealTrailer(dst, src *byte, size int, trailer byte, n Nonce, ad AD
 	k.sealText(dst, src, size, trailerFlag|uint64(trailer), n, ad)
 }
 
-// The kernels' argument trailer is 0 if there is no trailer. Otherwise a seal takes
-// trailerFlag plus the byte, and an open takes trailerSize, its size.
-const (
-	trailerFlag = 1 << 8
-	trailerSize = 1
-)
+// trailerSize is the argument trailer of an open that has a trailer, and its size. A
+// seal takes trailerFlag plus the byte. Both take 0 if there is no trailer.
+const trailerSize = 1
 
 // SealSplit is Seal for a text of size bytes that begins with prefix bytes at
 // src and continues at dst+prefix, where it is sealed in place.

@@ -22,12 +22,11 @@ func (d design) openKernel() {
 	}
 
 	maskAt, textAt := p.maskVector(), p.firstText()
-	trailerSize := func(to operand.Op) { MOVQ(arg("trailer"), to) }
 
 	p.noResults()
 	p.ifStream("stream")
 
-	p.textSize(trailerSize)
+	p.textSize(openTrailerSize)
 	CMPQ(p.size, operand.U32(p.firstBatchSize()))
 	JBE(target("short"))
 	p.textSlots(p.size)
@@ -63,7 +62,7 @@ func (d design) openKernel() {
 	runs.next(p.batchSize(), "next")
 
 	// Here less than a batch is left.
-	p.textSize(trailerSize)
+	p.textSize(openTrailerSize)
 	TESTQ(p.size, p.size)
 	JZ(target("finish"))
 	p.lastBlock()

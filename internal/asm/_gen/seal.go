@@ -25,6 +25,15 @@ func address(c gotypes.Component) operand.Mem {
 // textArguments are the arguments that seal and open share.
 const textArguments = "k, long *byte, dst, src *byte, size, trailer, nonceLo, nonceHi, adLo, adHi, adBits, textBits uint64, s *byte"
 
+// sealTrailerSize sets to to the size of a seal's trailer, 0 or 1.
+func sealTrailerSize(to operand.Op) {
+	MOVQ(arg("trailer"), to)
+	SHRQ(operand.U8(trailerFlagBit), to)
+}
+
+// openTrailerSize is sealTrailerSize for an open, whose argument is that size.
+func openTrailerSize(to operand.Op) { MOVQ(arg("trailer"), to) }
+
 // enter loads what every call needs.
 func (p *plan) enter() {
 	locals := AllocLocal(line + line - 8)
@@ -150,14 +159,10 @@ func (d design) sealKernel() {
 	runs := sealRuns{walk: p.walk(), src: p.src, dst: p.dst, left: p.left, head: p.head}
 
 	maskAt, textAt := p.maskVector(), p.firstText()
-	trailerSize := func(to operand.Op) {
-		MOVQ(arg("trailer"), to)
-		SHRQ(operand.U8(8), to)
-	}
 
 	p.ifStream("stream")
 
-	p.textSize(trailerSize)
+	p.textSize(sealTrailerSize)
 	CMPQ(p.size, operand.U32(p.firstBatchSize()))
 	JBE(target("short"))
 	p.textSlots(p.size)
@@ -222,7 +227,7 @@ func (d design) sealKernel() {
 	// except for the slots that are not text in batch 0.
 	Label("rest")
 	behind := p.hashMemory(batchBehind, textAt, batchVectors)
-	p.textSize(trailerSize)
+	p.textSize(sealTrailerSize)
 	TESTQ(p.size, p.size)
 	JZ(target("rest_0"))
 	p.lastBlock()

@@ -13,14 +13,13 @@ import (
 // of it is read once.
 func (p zmm) openKernel() {
 	TEXT("avx512Open", NOSPLIT, "func("+textArguments+") (ok, last uint64)")
-	trailerSize := func(to operand.Op) { MOVQ(arg("trailer"), to) }
 	frame := AllocLocal(zmmSize)
 	runs := openRuns{walk: p.walk().withScratch(zmmBatchSize), dst: p.dst, left: p.left}
 	p.enter()
 
 	p.noResults()
 	p.ifStream("stream")
-	p.textSize(trailerSize)
+	p.textSize(openTrailerSize)
 	CMPQ(p.size, operand.U32(zmmFirstBatchSize))
 	JBE(target("one_batch"))
 	p.textSlots(p.size)
@@ -54,7 +53,7 @@ func (p zmm) openKernel() {
 	runs.next(zmmBatchSize, "next")
 
 	// Here less than a batch is left, and everything before it is hashed.
-	p.textSize(trailerSize)
+	p.textSize(openTrailerSize)
 	TESTQ(p.size, p.size)
 	JZ(target("finish_long"))
 	rest := func(n int) string { return fmt.Sprintf("rest_%d", n) }

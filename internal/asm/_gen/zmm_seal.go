@@ -82,14 +82,10 @@ func (p zmm) tag() vec {
 // encrypted, the one before it is hashed. So neither waits for the other.
 func (p zmm) sealKernel() {
 	TEXT("avx512Seal", NOSPLIT, "func("+textArguments+")")
-	trailerSize := func(to operand.Op) {
-		MOVQ(arg("trailer"), to)
-		SHRQ(operand.U8(8), to)
-	}
 	runs := sealRuns{walk: p.walk(), src: p.src, dst: p.dst, left: p.left, head: p.size}
 	p.enter()
 	p.ifStream("stream")
-	p.textSize(trailerSize)
+	p.textSize(sealTrailerSize)
 	CMPQ(p.size, operand.U32(zmmFirstBatchSize))
 	JBE(target("one_batch"))
 	p.textSlots(p.size)
@@ -120,7 +116,7 @@ func (p zmm) sealKernel() {
 	runs.next(zmmBatchSize, "next")
 
 	// Here less than a batch is left, and the last batch is not hashed yet.
-	p.textSize(trailerSize)
+	p.textSize(sealTrailerSize)
 	TESTQ(p.size, p.size)
 	JZ(target("rest_0"))
 	rest := func(n int) string { return fmt.Sprintf("rest_%d", n) }
