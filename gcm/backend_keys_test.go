@@ -119,6 +119,40 @@ func TestBackendWipe(t *testing.T) {
 	}
 }
 
+// TestBackendReset gives used RecordKeys another key and IV: from every key size to every
+// other, on the same backend and from one backend to the next.
+func TestBackendReset(t *testing.T) {
+	h := new(heapMemory)
+	var m message
+	sizes := []int{16, 24, 32}
+	for i := range 2 * len(sizes) * len(sizes) {
+		from, to, shift := sizes[i%3], sizes[i/3%3], i/9
+		used := newKeySet(t, from, gcm.NonceSize, gcm.TagSize)
+		x := newExam(t, used, h)
+		for j, n := range []int{300, 1350} { // the second long text makes the table
+			used.record(&m, uint64(j), n, 5)
+			vary(h, &m, i+j)
+			x.all(&m)
+		}
+		s := newKeySetOf(t, filler("another key", to), gcm.NonceSize, gcm.TagSize)
+		for j, tgt := range s.targets {
+			tgt.record = used.targets[(j+shift)%len(used.targets)].record
+			restore := forceBackend(t, tgt.backend)
+			err := tgt.record.Reset(s.key, s.iv)
+			restore()
+			if err != nil || tgt.record.Backend() != tgt.backend {
+				t.Fatalf("Reset: %v, backend %s, want %s", err, tgt.record.Backend(), tgt.backend)
+			}
+		}
+		x = newExam(t, s, h)
+		for j, n := range []int{0, 60, 97, 300, 1350, 66_000} {
+			s.record(&m, uint64(j), n, 5)
+			vary(h, &m, i+j)
+			x.all(&m)
+		}
+	}
+}
+
 // TestBackendKeysAreApart uses the keys of all sizes and backends in turn, in
 // one goroutine: no kernel may keep anything from one call to the next.
 func TestBackendKeysAreApart(t *testing.T) {

@@ -133,6 +133,27 @@ func ExampleRecordKey() {
 	// Output: hello, type 23, <nil>
 }
 
+// Every message has a key of its own. Reset reuses the memory of the key before.
+func ExampleRecordKey_Reset() {
+	keys := []string{"an example key!!", "another example!"}
+	k, err := gcm.NewRecordKey([]byte(keys[0]), []byte("an IV, 12 B."))
+	if err != nil {
+		panic(err)
+	}
+	defer k.Wipe()
+	for _, key := range keys {
+		if err := k.Reset([]byte(key), []byte("an IV, 12 B.")); err != nil {
+			panic(err)
+		}
+		message := make([]byte, 5+1+gcm.TagSize)
+		k.Seal(message, 0, []byte("hello"), 23, gcm.AD{})
+		fmt.Printf("%x\n", message)
+	}
+	// Output:
+	// 9f3cf5d0101df2686377f533fe8e661b264a1191b43e
+	// e99386d23168ba2c8486b5f24e40cea93d9877223355
+}
+
 // The padding is already in the output, after the type byte.
 func ExampleRecordKey_SealSplit() {
 	k, err := gcm.NewRecordKey([]byte("an example key!!"), []byte("an IV, 12 B."))

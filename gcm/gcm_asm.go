@@ -47,6 +47,7 @@ func (k *recordKey) init(key []byte, iv *[NonceSize]byte) error {
 		k.genericRecordKey = new(genericRecordKey)
 		return k.genericRecordKey.init(key, iv)
 	}
+	k.genericRecordKey = nil
 	k.kernels.Init(b, key, iv)
 	return nil
 }

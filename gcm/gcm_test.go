@@ -233,6 +233,31 @@ func TestWipe(t *testing.T) {
 	}
 }
 
+// TestResetFails leaves no key behind: with the key before, numbers that begin again
+// would make the same nonces.
+func TestResetFails(t *testing.T) {
+	for _, backend := range backendNames() {
+		restore := forceBackend(t, backend)
+		for _, sizes := range [][2]int{{0, 12}, {15, 12}, {33, 12}, {16, 0}, {16, 11}, {16, 13}} {
+			k, err := gcm.NewRecordKey(filler("key", 16), filler("iv", 12))
+			if err != nil {
+				t.Fatal(err)
+			}
+			key, iv := filler("another key", sizes[0]), filler("another iv", sizes[1])
+			_, want := gcm.NewRecordKey(key, iv)
+			if err := k.Reset(key, iv); err == nil || err != want {
+				t.Errorf("%s: Reset with a key and an IV of %v bytes: %v, want %v", backend, sizes, err, want)
+			}
+			mustPanic(t, "gcm: RecordKey was wiped or not made by NewRecordKey", func() { k.Seal(make([]byte, 17), 0, nil, 1, gcm.AD{}) })
+			if err := k.Reset(filler("key", 16), filler("iv", 12)); err != nil {
+				t.Fatal(err)
+			}
+			k.Seal(make([]byte, 17), 0, nil, 1, gcm.AD{})
+		}
+		restore()
+	}
+}
+
 // TestCopiesAreWiped copies RecordKeys out of vet's sight, and puts the copies back.
 // With a key of its own a copy would outlive Wipe without its powers of H for long
 // texts: with zeros for them, anybody can forge.

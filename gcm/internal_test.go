@@ -1,6 +1,7 @@
 package gcm
 
 import (
+	"bytes"
 	"testing"
 	"unsafe"
 
@@ -43,6 +44,35 @@ func TestWipeErases(t *testing.T) {
 		if key.key.aead != nil || key.ad != [maxADSize]byte{} {
 			t.Errorf("%v: key or additional data are left", b)
 		}
+	}
+}
+
+// TestResetLeavesNothing compares the memory of a key that was reset, from a longer one
+// that had made all its powers, with that of a new key.
+func TestResetLeavesNothing(t *testing.T) {
+	for _, b := range asm.Backends() {
+		if b == asm.Portable {
+			continue // crypto/cipher's keys are new ones
+		}
+		restore := asm.Force(b)
+		memory := func(k *RecordKey, err error) []byte {
+			if err != nil {
+				t.Fatal(err)
+			}
+			kernel := k.state.key.kernel()
+			return unsafe.Slice((*byte)(unsafe.Pointer(kernel)), unsafe.Sizeof(*kernel))
+		}
+		key, iv := []byte("0123456789abcdef"), []byte("0123456789ab")
+		fresh := memory(NewRecordKey(key, iv))
+		k, err := NewRecordKey([]byte("another key, which has 32 bytes!"), []byte("ba9876543210"))
+		reset := memory(k, err)
+		for seq := range uint64(2) { // the second long text makes the table
+			k.Seal(make([]byte, 1017), seq, make([]byte, 1000), 23, ADOf(2, 5))
+		}
+		if err := k.Reset(key, iv); err != nil || !bytes.Equal(reset, fresh) {
+			t.Errorf("%v: Reset: %v, memory\n%x, of a new key\n%x", b, err, reset, fresh)
+		}
+		restore()
 	}
 }
 

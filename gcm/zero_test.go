@@ -25,6 +25,7 @@ func TestZeroValues(t *testing.T) {
 		"RecordKey.SealSplit":  func() { k.SealSplit(make([]byte, 17), 0, nil, gcm.AD{}) },
 		"RecordKey.SealGather": func() { k.SealGather(make([]byte, 18), 0, pieces, gcm.AD{}) },
 		"RecordKey.OpenSplit":  func() { k.OpenSplit(nil, 0, make([]byte, 17), gcm.AD{}) },
+		"RecordKey.Reset":      func() { k.Reset(make([]byte, 16), make([]byte, 12)) },
 	} {
 		func() {
 			defer func() {
