@@ -27,12 +27,13 @@ type Options struct {
 	// such peers are refused during the handshake.
 	AllowTLS12 bool
 
-	// KeepHTTP2 keeps "h2" in the NextProtos of a [Listener]'s config, for servers
-	// that look at NegotiatedProtocol themselves. net/http's Server does so only for
-	// a [*tls.Conn]. If nothing else is changed it answers HTTP/2 with HTTP/1.1:
-	// requests fail, in Go's client because a frame "looked like an HTTP/1.1 header".
-	// ExampleOptions_keepHTTP2 makes it speak HTTP/2, and gives clients ten seconds
-	// to begin, as net/http does only for a *tls.Conn.
+	// KeepHTTP2 keeps "h2" in the NextProtos of a [Listener]'s config. From Go 1.27 on
+	// it always stays there. Before, it is removed, because net/http's Server looks at
+	// NegotiatedProtocol only if a connection is a [*tls.Conn]; KeepHTTP2 is for
+	// servers that look at it themselves. If nothing else is changed, net/http then
+	// answers HTTP/2 with HTTP/1.1: requests fail, in Go's client because a frame
+	// "looked like an HTTP/1.1 header". ExampleOptions_keepHTTP2 makes it speak
+	// HTTP/2, and gives clients ten seconds to begin.
 	KeepHTTP2 bool
 
 	// HandshakeTimeout is how long a [Listener] lets a handshake take. Zero means

@@ -19,10 +19,10 @@ type Dialer struct {
 	// is its ServerName. Nil means a zero [tls.Config].
 	//
 	// Its NextProtos are offered as they are, so they may only name protocols that
-	// are spoken over the result. net/http's Transport speaks HTTP/1.1 over it,
-	// whatever was negotiated, and leaves Response.TLS nil: do not offer "h2" for it,
-	// or requests fail, for instance with "malformed HTTP response". Dial does not
-	// refuse "h2", because others can speak it: golang.org/x/net/http2, and the
+	// are spoken over the result. Before Go 1.27, net/http's Transport speaks HTTP/1.1
+	// over it, whatever was negotiated, and leaves Response.TLS nil: do not offer "h2"
+	// for it, or requests fail, for instance with "malformed HTTP response". Dial does
+	// not refuse "h2", because others can speak it: golang.org/x/net/http2, and the
 	// Transport itself if its Protocols have UnencryptedHTTP2 only.
 	Config *tls.Config
 

@@ -68,9 +68,10 @@ func serveHTTP2(server *http.Server, ln net.Listener, config *tls.Config) error 
 	return server.Serve(http2Listener{ln})
 }
 
-// A net/http server that speaks HTTP/2 over a Listener. Over TLS, net/http does that
-// by itself only for a *tls.Conn, but it also does it for connections that it takes
-// to be unencrypted, if Server.Protocols allows that.
+// A net/http server that speaks HTTP/2 over a Listener, in every version of Go. From Go
+// 1.27 on it is enough to have "h2" in NextProtos. Before, net/http does it over TLS only
+// for a *tls.Conn, but it also does it for connections that it takes to be unencrypted,
+// if Server.Protocols allows that.
 func ExampleOptions_keepHTTP2() {
 	cert, pool := certificate()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -85,41 +85,6 @@ func TestHTTP2(t *testing.T) {
 	}
 }
 
-// TestKeepHTTP2Alone shows what the documentation warns of: "h2" is negotiated,
-// and net/http answers with HTTP/1.1.
-func TestKeepHTTP2Alone(t *testing.T) {
-	cert, pool := certificate()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ln = cryptotls.NewListener(ln, &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2"}}, &cryptotls.Options{KeepHTTP2: true})
-	server := &http.Server{Handler: http.NotFoundHandler()}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(ln) }()
-	defer func() { server.Close(); <-served }()
-
-	config := &tls.Config{RootCAs: pool, ServerName: "localhost", NextProtos: []string{"h2"}}
-	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
-	resp, err := (&http.Client{Transport: transport, Timeout: waitLimit}).Get("https://" + ln.Addr().String())
-	if err == nil {
-		resp.Body.Close()
-		t.Errorf("%s by itself: the documentation and the example are out of date", resp.Proto)
-	}
-
-	conn, err := tls.Dial("tcp", ln.Addr().String(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(waitLimit))
-	io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n") // what HTTP/2 begins with
-	got := make([]byte, len("HTTP/1.1"))
-	if _, err := io.ReadFull(conn, got); err != nil || string(got) != "HTTP/1.1" {
-		t.Errorf("%q, %v", got, err)
-	}
-}
-
 // TestHTTP2Silent has clients that negotiate HTTP/2 and then send nothing, or half of
 // what it begins with: the example's server does not wait for ever.
 func TestHTTP2Silent(t *testing.T) {

@@ -38,9 +38,13 @@ func TestHTTP(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ln) }()
 
+	major, dialer := 1, Dialer{Config: ticketConfig()}
+	if netHTTPKnowsConn {
+		major, dialer.Config.NextProtos = 2, []string{"h2"}
+	}
 	for name, transport := range map[string]*http.Transport{
 		"crypto/tls": {TLSClientConfig: ticketConfig(), ForceAttemptHTTP2: true},
-		"Dialer":     {DialTLSContext: (&Dialer{Config: ticketConfig()}).DialContext},
+		"Dialer":     {DialTLSContext: dialer.DialContext, ForceAttemptHTTP2: netHTTPKnowsConn},
 	} {
 		client := &http.Client{Transport: transport, Timeout: waitLimit}
 		for range 4 {
@@ -50,7 +54,7 @@ func TestHTTP(t *testing.T) {
 			}
 			got, err := io.ReadAll(resp.Body)
 			resp.Body.Close()
-			if err != nil || !bytes.Equal(got, body) || resp.ProtoMajor != 1 {
+			if err != nil || !bytes.Equal(got, body) || resp.ProtoMajor != major {
 				t.Errorf("%s: %s, %d bytes, %v", name, resp.Proto, len(got), err)
 			}
 		}
@@ -61,6 +65,42 @@ func TestHTTP(t *testing.T) {
 	}
 	if err := <-served; err != http.ErrServerClosed {
 		t.Error(err)
+	}
+}
+
+// TestKeepHTTP2Alone shows what the documentation of KeepHTTP2 says of net/http: "h2" is
+// negotiated, and before Go 1.27 net/http answers with HTTP/1.1.
+func TestKeepHTTP2Alone(t *testing.T) {
+	config, asks := serverConfig(), clientConfig()
+	config.NextProtos, asks.NextProtos = []string{"h2"}, []string{"h2"}
+	ln := NewListener(listen(t), config, &Options{KeepHTTP2: true})
+	server := &http.Server{Handler: http.NotFoundHandler()}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(ln) }()
+	defer func() { server.Close(); <-served }()
+
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: asks, ForceAttemptHTTP2: true}, Timeout: waitLimit}
+	defer client.CloseIdleConnections()
+	resp, err := client.Get("https://" + ln.Addr().String())
+	if err == nil {
+		resp.Body.Close()
+	}
+	if works := err == nil && resp.ProtoMajor == 2; works != netHTTPKnowsConn {
+		t.Errorf("HTTP/2 works: %v, not as documented; %v", works, err)
+	}
+	if netHTTPKnowsConn {
+		return
+	}
+	conn, err := tls.Dial("tcp", ln.Addr().String(), asks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(waitLimit))
+	io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n") // what HTTP/2 begins with
+	got := make([]byte, len("HTTP/1.1"))
+	if _, err := io.ReadFull(conn, got); err != nil || string(got) != "HTTP/1.1" {
+		t.Errorf("%q, %v", got, err)
 	}
 }
 

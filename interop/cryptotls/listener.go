@@ -63,10 +63,11 @@ func (e *PanicError) Error() string { return fmt.Sprintf("cryptotls: panic in ha
 // connection that inner accepts, as [Server] does. Accept returns a [*Conn], or a
 // [*tls.Conn] as [Options] say. o may be nil.
 //
-// net/http serves HTTP/1.1 over it with no other change. It differs from a listener
+// net/http serves HTTP/1.1 over it with no other change, and from Go 1.27 on HTTP/2. It
+// differs from a listener
 // of [tls.NewListener] in this:
 //
-//   - "h2" is removed from the NextProtos of config, and of what its
+//   - Before Go 1.27, "h2" is removed from the NextProtos of config, and of what its
 //     GetConfigForClient returns, because net/http by itself speaks HTTP/2 only
 //     over a [*tls.Conn]. ExampleOptions_keepHTTP2 serves both with [Options.KeepHTTP2].
 //   - Clients without TLS 1.3 are refused, unless [Options.AllowTLS12] is set.
@@ -188,7 +189,7 @@ func (l *Listener) recoverHandshake(t *transport) (c net.Conn, err error) {
 			}
 		}()
 	}
-	return l.o.server(ctx, t, l.config, l.o.KeepHTTP2)
+	return l.o.server(ctx, t, l.config, l.o.KeepHTTP2 || netHTTPKnowsConn)
 }
 
 // deliver waits until an Accept takes r. It reports false if none will.

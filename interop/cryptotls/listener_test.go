@@ -305,8 +305,8 @@ func TestPanicInConfig(t *testing.T) {
 	r.conn.Close()
 }
 
-// TestListenerProtocols: h2 goes, unless it is kept, also from the config that
-// GetConfigForClient returns. The user's configs stay as they are.
+// TestListenerProtocols: before Go 1.27, h2 goes, unless it is kept, also from the config
+// that GetConfigForClient returns. The user's configs stay as they are.
 func TestListenerProtocols(t *testing.T) {
 	protocols := []string{"h2", "http/1.1"}
 	for _, keep := range []bool{false, true} {
@@ -326,7 +326,7 @@ func TestListenerProtocols(t *testing.T) {
 			}
 			r := <-accept
 			want := "http/1.1"
-			if keep {
+			if keep || netHTTPKnowsConn {
 				want = "h2"
 			}
 			if got := r.conn.(*Conn).ConnectionState().NegotiatedProtocol; got != want {

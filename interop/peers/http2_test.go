@@ -15,7 +15,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-//lint:file-ignore SA1019 net/http's own Server and Transport, which are to be used instead, speak HTTP/2 over a *tls.Conn only.
+//lint:file-ignore SA1019 net/http's own Server and Transport, which are to be used instead, speak HTTP/2 over a *tls.Conn only, before Go 1.27.
 
 // TestHTTP2 serves HTTP/2 by x/net/http2's ServeConn, which net/http's server
 // does not do over a connection that is not crypto/tls's own, and asks it with

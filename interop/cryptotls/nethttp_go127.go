@@ -1,0 +1,6 @@
+//go:build go1.27
+
+package cryptotls
+
+// netHTTPKnowsConn: see the file for older versions.
+const netHTTPKnowsConn = true
