@@ -4,6 +4,10 @@ import (
 	"errors"
 	"net"
 	"os"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -259,32 +263,53 @@ func TestSendAlertIsTheReason(t *testing.T) {
 }
 
 // TestSendAlertBesideOthers has SendAlert and Export, or Close, at the same time: an
-// alert that SendAlert has taken on is sent, and what is exported lives.
+// alert that SendAlert has taken on is sent, and what is exported lives. Time stands
+// still: Close would break off an alert that takes a millisecond.
 func TestSendAlertBesideOthers(t *testing.T) {
-	for round := range 4000 {
-		s := new(stub)
-		c := newConn(t, s, ConnConfig{})
-		alert := make(chan error)
-		go func() { alert <- c.SendAlert(AlertAccessDenied) }()
-		var ended error
-		if round%2 == 0 {
-			_, _, ended = c.Export()
-		} else {
-			c.Close()
+	synctest.Test(t, func(t *testing.T) {
+		for round := range 4000 {
+			export := round%2 == 0
+			s := new(stub)
+			c := newConn(t, s, ConnConfig{})
+			var ended, alertErr error
+			calls := []func(){
+				func() { alertErr = c.SendAlert(AlertAccessDenied) },
+				func() {
+					if export {
+						_, _, ended = c.Export()
+					} else {
+						ended = c.Close()
+					}
+				},
+			}
+			// The one that waits is usually the second one, but not always.
+			if round/2%2 == 0 {
+				slices.Reverse(calls)
+			}
+			var begin atomic.Bool
+			var done sync.WaitGroup
+			done.Go(func() {
+				for !begin.Load() {
+					runtime.Gosched()
+				}
+				calls[0]()
+			})
+			begin.Store(true)
+			calls[1]()
+			done.Wait()
+			sent := describe(newFollower(t).take(t, s.out.Bytes()))
+			want := map[bool]string{true: "access_denied", false: ""}[alertErr == nil]
+			if !export && alertErr != nil {
+				want = "close_notify"
+			}
+			if export && (ended == nil) != (alertErr == ErrExported) && ended != ErrInUse {
+				t.Fatalf("round %d: SendAlert %v, Export %v", round, alertErr, ended)
+			}
+			if sent != want {
+				t.Fatalf("round %d: SendAlert %v, sent %q, want %q", round, alertErr, sent, want)
+			}
 		}
-		alertErr := <-alert
-		sent := describe(newFollower(t).take(t, s.out.Bytes()))
-		want := map[bool]string{true: "access_denied", false: ""}[alertErr == nil]
-		if round%2 == 1 && alertErr != nil {
-			want = "close_notify"
-		}
-		if round%2 == 0 && (ended == nil) != (alertErr == ErrExported) && ended != ErrInUse {
-			t.Fatalf("round %d: SendAlert %v, Export %v", round, alertErr, ended)
-		}
-		if sent != want {
-			t.Fatalf("round %d: SendAlert %v, sent %q, want %q", round, alertErr, sent, want)
-		}
-	}
+	})
 }
 
 // noReadDeadline refuses read deadlines.
