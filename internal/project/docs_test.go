@@ -141,7 +141,11 @@ func TestEmbed(t *testing.T) {
 	for _, line := range commands(readme) {
 		if strings.HasPrefix(line, "go mod edit ") {
 			edits++
-			step(strings.Fields(strings.ReplaceAll(line, "../splitseal", here))[1:]...)
+			args := strings.Fields(line)[1:]
+			for i, arg := range args {
+				args[i] = strings.ReplaceAll(arg, "../splitseal", here)
+			}
+			step(args...)
 		}
 	}
 	if edits != 2 {
