@@ -25,7 +25,7 @@ import (
 )
 
 // waitLimit bounds every wait of the tests.
-const waitLimit = 20 * time.Second
+const waitLimit = 90 * time.Second
 
 // TestMain checks that no test leaves a goroutine of this package behind.
 func TestMain(m *testing.M) {

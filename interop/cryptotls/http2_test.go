@@ -15,7 +15,7 @@ import (
 	"example.com/splitseal/interop/cryptotls"
 )
 
-const waitLimit = 20 * time.Second
+const waitLimit = 90 * time.Second
 
 // TestHTTP2 asks the example's server for more than its output shows: bodies
 // both ways, several requests on a connection, clients with our records, and an
