@@ -1276,7 +1276,7 @@ func TestConnReadDeadline(t *testing.T) {
 					}
 				}
 			}
-			c.SetReadDeadline(time.Now().Add(time.Second))
+			c.SetReadDeadline(later())
 			for len(got) < len(want) {
 				n, err := c.Read(p)
 				if err != nil {

@@ -88,7 +88,7 @@ func start(t *testing.T) *site {
 	t.Cleanup(func() {
 		s.client.CloseIdleConnections()
 		fatal(t, s.stop())
-		for end := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(waitLimit); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(end) {
 				buf := make([]byte, 1<<20)
 				t.Fatalf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])

@@ -31,7 +31,7 @@ const waitLimit = 90 * time.Second
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if code == 0 {
-		if left := leaked(5 * time.Second); left != "" {
+		if left := leaked(waitLimit); left != "" {
 			fmt.Fprintf(os.Stderr, "goroutines left behind:\n%s\n", left)
 			code = 1
 		}
