@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"example.com/splitseal/record"
@@ -38,42 +39,75 @@ func acceptOne(t testing.TB, ln net.Listener) outcome {
 	}
 }
 
+// pipes is a listener of what is sent to it.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	c, ok := <-p
+	if !ok {
+		return nil, net.ErrClosed
+	}
+	return c, nil
+}
+
+func (p pipes) Close() error   { close(p); return nil }
+func (p pipes) Addr() net.Addr { return &net.UnixAddr{Net: "unix", Name: "pipes"} }
+
+// dial returns the other end of a connection that p accepts.
+func (p pipes) dial() net.Conn {
+	near, far := net.Pipe()
+	p <- far
+	return near
+}
+
 // TestSlowPeers: peers that are silent, or stop in the middle, do not make
 // others wait, and are given up after the time limit.
 func TestSlowPeers(t *testing.T) {
-	failed := make(chan error, 10)
-	ln := NewListener(listen(t), serverConfig(), &Options{
-		HandshakeTimeout: 500 * time.Millisecond,
-		HandshakeError:   func(_ net.Conn, err error) { failed <- err },
-	})
-	defer ln.Close()
-	var slow []net.Conn
-	for i := range 5 {
-		c := dialRaw(t, ln)
-		c.Write([]byte{22, 3, 1, 2, 0, 1}[:i+1])
-		slow = append(slow, c)
-	}
-	peer := start(func() (net.Conn, error) { return goClient(clientConfig())(testContext(t), dialRaw(t, ln)) })
-	begin := time.Now()
-	r := acceptOne(t, ln)
-	if r.err != nil {
-		t.Fatal(r.err)
-	}
-	p := <-peer
-	if p.err != nil {
-		t.Fatal(p.err)
-	}
-	exchange(t, p.conn, r.conn)
-	r.conn.Close()
-	for _, c := range slow {
-		if _, err := io.Copy(io.Discard, c); err != nil {
-			t.Logf("slow peer: %v", err) // a reset is fine
+	config, cc, now := serverConfig(), clientConfig(), time.Now()
+	cc.Time = func() time.Time { return now } // the bubble's is before the certificate's
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 3 * time.Second
+		inner, failed := make(pipes), make(chan error, 10)
+		ln := NewListener(inner, config, &Options{
+			HandshakeTimeout: limit,
+			HandshakeError:   func(_ net.Conn, err error) { failed <- err },
+		})
+		defer ln.Close()
+		accepted := start(ln.Accept)
+		begin := time.Now()
+		var slow []net.Conn
+		for i := range 7 {
+			c := inner.dial()
+			if i > 0 { // an empty write is read, too
+				c.Write([]byte{22, 3, 1, 2, 0, 1}[:i])
+			}
+			slow = append(slow, c)
 		}
-		wantError(t, <-failed, context.DeadlineExceeded)
-	}
-	if d := time.Since(begin); d < 400*time.Millisecond {
-		t.Errorf("slow peers were given up after %v", d)
-	}
+		raw := inner.dial()
+		client, err := goClient(cc)(t.Context(), raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := <-accepted
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+		exchange(t, client, r.conn)
+		if d := time.Since(begin); d != 0 {
+			t.Errorf("slow peers make another one wait %v", d)
+		}
+		raw.Close()
+		r.conn.Close()
+		for _, c := range slow {
+			if _, err := io.Copy(io.Discard, c); err != nil {
+				t.Errorf("slow peer: %v", err)
+			}
+			wantError(t, <-failed, context.DeadlineExceeded)
+		}
+		if d := time.Since(begin); d != limit {
+			t.Errorf("slow peers are given up after %v", d)
+		}
+	})
 }
 
 // TestMaxHandshakes counts how many connections are in their handshake.
