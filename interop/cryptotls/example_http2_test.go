@@ -32,7 +32,7 @@ func (l http2Listener) Accept() (net.Conn, error) {
 const prefaceTimeout = 10 * time.Second
 
 // An http2Conn has no method ConnectionState. If it had one, net/http would speak
-// HTTP/1.1 over it, because it is not a *tls.Conn.
+// HTTP/1.1 over it before Go 1.27, because it is not a *tls.Conn.
 type http2Conn struct {
 	net.Conn
 	state tls.ConnectionState

@@ -64,8 +64,7 @@ func (e *PanicError) Error() string { return fmt.Sprintf("cryptotls: panic in ha
 // [*tls.Conn] as [Options] say. o may be nil.
 //
 // net/http serves HTTP/1.1 over it with no other change, and from Go 1.27 on HTTP/2. It
-// differs from a listener
-// of [tls.NewListener] in this:
+// differs from a listener of [tls.NewListener] in this:
 //
 //   - Before Go 1.27, "h2" is removed from the NextProtos of config, and of what its
 //     GetConfigForClient returns, because net/http by itself speaks HTTP/2 only
