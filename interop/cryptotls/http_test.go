@@ -104,6 +104,28 @@ func TestKeepHTTP2Alone(t *testing.T) {
 	}
 }
 
+// TestHTTP2Unspoken shows what the documentation of NewListener says of "h2" in the
+// config of a server that does not speak HTTP/2.
+func TestHTTP2Unspoken(t *testing.T) {
+	config, asks := serverConfig(), clientConfig()
+	config.NextProtos = []string{"h2", "http/1.1"}
+	server := &http.Server{Handler: http.NotFoundHandler(), Protocols: new(http.Protocols)}
+	server.Protocols.SetHTTP1(true)
+	ln, served := NewListener(listen(t), config, nil), make(chan error, 1)
+	go func() { served <- server.Serve(ln) }()
+	defer func() { server.Close(); <-served }()
+
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: asks, ForceAttemptHTTP2: true}, Timeout: waitLimit}
+	defer client.CloseIdleConnections()
+	resp, err := client.Get("https://" + ln.Addr().String())
+	if err == nil {
+		resp.Body.Close()
+	}
+	if (err != nil) != netHTTPKnowsConn {
+		t.Errorf("not as documented: %v", err)
+	}
+}
+
 // TestHTTPTest runs httptest's server over a Listener.
 func TestHTTPTest(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

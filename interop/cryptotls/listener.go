@@ -69,6 +69,9 @@ func (e *PanicError) Error() string { return fmt.Sprintf("cryptotls: panic in ha
 //   - Before Go 1.27, "h2" is removed from the NextProtos of config, and of what its
 //     GetConfigForClient returns, because net/http by itself speaks HTTP/2 only
 //     over a [*tls.Conn]. ExampleOptions_keepHTTP2 serves both with [Options.KeepHTTP2].
+//     From Go 1.27 on "h2" stays, so that config must not have it if the http.Server
+//     does not speak HTTP/2, because of its Protocols for instance: clients that ask
+//     for it fail then, as with tls.NewListener.
 //   - Clients without TLS 1.3 are refused, unless [Options.AllowTLS12] is set.
 //   - Handshakes are over before Accept, so the http.Server neither writes their
 //     failures to its ErrorLog nor recovers a panic in a function of config. Both
