@@ -776,6 +776,7 @@ type standIn struct {
 	net.Conn
 	ready bool
 	reads int
+	asks  int // since it is ready
 }
 
 func (s *standIn) Read(p []byte) (int, error) {
@@ -785,13 +786,14 @@ func (s *standIn) Read(p []byte) (int, error) {
 
 func (s *standIn) Original(standin.Private) net.Conn {
 	if s.ready {
+		s.asks++
 		return s.Conn
 	}
 	return nil
 }
 
 // TestReaderStandIn: once a transport no longer has to stand in for another one, that
-// one is read, as a socket if it is one, even if a record is partly through.
+// one is read from then on, as a socket if it is one, even if a record is partly through.
 func TestReaderStandIn(t *testing.T) {
 	for _, keep := range []bool{false, true} {
 		for _, part := range []int{0, 3, 5, 4000} {
@@ -815,9 +817,14 @@ func TestReaderStandIn(t *testing.T) {
 			}
 			s.ready, s.reads = true, 0
 			b.SetReadDeadline(later())
-			a.Write(second[part:])
-			if n, err := io.ReadFull(r, p[:9000]); err != nil || !bytes.Equal(p[:n], pattern(9000)) {
-				t.Errorf("%d bytes, %v", n, err)
+			for _, wire := range [][]byte{second[part:], mustSeal(t)(sealer.Seal(nil, ContentTypeApplicationData, pattern(9000)))} {
+				a.Write(wire)
+				if n, err := io.ReadFull(r, p[:9000]); err != nil || !bytes.Equal(p[:n], pattern(9000)) {
+					t.Errorf("%d bytes, %v", n, err)
+				}
+			}
+			if s.asks != 1 {
+				t.Errorf("asked %d times, once ready", s.asks)
 			}
 			if s.reads != 0 || (r.socket != nil) != (!keep && newSocket(b) != nil) {
 				t.Errorf("keep %v, %d bytes: %d reads of the transport that is no longer needed, socket %v", keep, part, s.reads, r.socket != nil)
