@@ -329,6 +329,18 @@ func TestTicketsThatFollow(t *testing.T) {
 			given:  tickets(2),
 		},
 		{
+			// One read of the transport brings all of it, and the sequence number falls.
+			name: "two, and one behind a KeyUpdate",
+			send: func(c *conns) {
+				c.s.WriteHandshake(ticket(1))
+				c.s.WriteHandshake(ticket(2))
+				c.s.KeyUpdate(false)
+				c.s.WriteHandshake(ticket(3))
+			},
+			stored: tickets(1, 2),
+			given:  tickets(3),
+		},
+		{
 			name: "more than crypto/tls accepts in a row",
 			send: func(c *conns) {
 				for i := range 20 {
