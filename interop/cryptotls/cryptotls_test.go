@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -320,7 +321,7 @@ func TestAbandonedConn(t *testing.T) {
 			if err := abandoned.CloseWrite(); err == nil {
 				t.Error("CloseWrite on the abandoned connection succeeds")
 			}
-			if n, err := abandoned.Read(make([]byte, 1)); n != 0 || err == nil {
+			if n, err := abandoned.Read(make([]byte, 1)); n != 0 || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("Read on the abandoned connection: %d, %v", n, err)
 			}
 			abandoned.SetDeadline(time.Unix(1, 0))
@@ -423,6 +424,12 @@ func TestVersion(t *testing.T) {
 		if r := <-peer; r.err == nil || !strings.Contains(r.err.Error(), "protocol version not supported") {
 			t.Errorf("client's error is %v", r.err)
 		}
+	})
+	t.Run("config names TLS 1.3", func(t *testing.T) {
+		cc, sc := clientConfig(), serverConfig()
+		cc.MaxVersion, sc.MaxVersion = tls.VersionTLS13, tls.VersionTLS13
+		c, s := connect(t, ourClient(cc, nil), ourServer(sc, nil))
+		exchange(t, c, s)
 	})
 	t.Run("GetConfigForClient can raise it", func(t *testing.T) {
 		config := old(serverConfig())
@@ -633,12 +640,14 @@ func TestNilConfig(t *testing.T) {
 	if _, err := Client(testContext(t), c, nil, nil); err == nil {
 		t.Error("a client needs no server name")
 	}
-	defer func() {
-		if recover() == nil {
-			t.Error("Server takes a nil config")
+	for name, f := range map[string]func(){
+		"Server":      func() { Server(testContext(t), s, nil, nil) },
+		"NewListener": func() { NewListener(listen(t), nil, nil) },
+	} {
+		if got := panicOf(f); got != "cryptotls: nil config" {
+			t.Errorf("%s: panic %v", name, got)
 		}
-	}()
-	Server(testContext(t), s, nil, nil)
+	}
 }
 
 // TestConnIsHandedOnWhole looks at what a functions in the config and Options

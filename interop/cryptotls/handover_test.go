@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -587,6 +588,10 @@ func TestOddTransports(t *testing.T) {
 		"writes less": {write: func(conn net.Conn, p []byte) (int, error) {
 			return conn.Write(p[:len(p)-1])
 		}, want: io.ErrShortWrite},
+		"writes less and says why": {write: func(conn net.Conn, p []byte) (int, error) {
+			n, _ := conn.Write(p[:len(p)-1])
+			return n, syscall.EPIPE
+		}, want: syscall.EPIPE},
 	}
 	for name, count := range counts {
 		odds["read count "+name] = odd{read: func(_ net.Conn, p []byte) (int, error) { return count(len(p)), nil }, want: errInvalidRead}

@@ -371,6 +371,12 @@ func wantError(t testing.TB, err, want error) {
 	}
 }
 
+func panicOf(f func()) (v any) {
+	defer func() { v = recover() }()
+	f()
+	return nil
+}
+
 // scripted is a connection whose reads and writes return what is set, once it is.
 type scripted struct {
 	net.Conn

@@ -13,7 +13,7 @@ import (
 
 func TestKeyLogLines(t *testing.T) {
 	random, other := strings.Repeat("a1", 32), strings.Repeat("b2", 32)
-	sha256, sha384 := strings.Repeat("0c", 32), strings.Repeat("0d", 48)
+	sha256, sha384, sha512 := strings.Repeat("0c", 32), strings.Repeat("0d", 48), strings.Repeat("0e", 64)
 	for _, tt := range []struct {
 		name  string
 		input string
@@ -26,6 +26,7 @@ func TestKeyLogLines(t *testing.T) {
 		{name: "client application", input: "CLIENT_TRAFFIC_SECRET_0 " + random + " " + sha256 + "\n", kind: clientApplication, want: sha256},
 		{name: "server application", input: "SERVER_TRAFFIC_SECRET_0 " + random + " " + sha384 + "\n", kind: serverApplication, want: sha384},
 		{name: "two lines", input: "CLIENT_TRAFFIC_SECRET_0 " + random + " " + sha256 + "\nSERVER_TRAFFIC_SECRET_0 " + random + " " + sha384 + "\n", kind: serverApplication, want: sha384},
+		{name: "longest secret", input: "SERVER_TRAFFIC_SECRET_0 " + random + " " + sha512 + "\n", kind: serverApplication, want: sha512},
 		{name: "nothing"},
 		{name: "other label", input: "CLIENT_RANDOM " + random + " " + sha384 + "\n"},
 		{name: "future label", input: "EXPORTER_SECRET " + random + " " + sha384 + "\n"},
