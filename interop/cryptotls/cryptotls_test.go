@@ -53,7 +53,7 @@ var variants = []struct {
 	{
 		name: "HelloRetryRequest",
 		prepare: func(client, server *tls.Config) {
-			client.CurvePreferences = []tls.CurveID{tls.X25519, tls.CurveP384}
+			client.CurvePreferences = []tls.CurveID{tls.CurveP256, tls.CurveP384}
 			server.CurvePreferences = []tls.CurveID{tls.CurveP384}
 		},
 		check: func(t *testing.T, client, server tls.ConnectionState) {

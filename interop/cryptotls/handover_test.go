@@ -876,7 +876,7 @@ func TestSessionID(t *testing.T) {
 				sc := serverConfig()
 				sc.CurvePreferences = []tls.CurveID{tls.CurveP384}
 				cc := clientConfig()
-				cc.CurvePreferences = []tls.CurveID{tls.X25519, tls.CurveP384}
+				cc.CurvePreferences = []tls.CurveID{tls.CurveP256, tls.CurveP384}
 				hellos := 0
 				wire := &scripted{Conn: c, write: func(p []byte) (int, error) {
 					if p[0] != byte(record.ContentTypeHandshake) && p[0] != byte(record.ContentTypeChangeCipherSpec) || hellos == nth {
