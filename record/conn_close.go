@@ -109,7 +109,7 @@ func (c *Conn) Close() (err error) {
 		return err
 	}
 	defer func() { // also when something below panics
-		if closeErr := c.closeTransport(); closeErr != nil && err != errTooLate {
+		if closeErr := c.closeTransport(); closeErr != nil {
 			err = closeErr
 		}
 		c.closeRead()

@@ -88,7 +88,8 @@ func TestCloseWriteIsBounded(t *testing.T) {
 }
 
 // TestCloseSaysWhy has Close end, by closing it, a transport that takes no
-// close_notify and has no deadlines. net.ErrClosed would be an earlier Close.
+// close_notify and has no deadlines. net.ErrClosed would be an earlier Close. An error
+// of the transport's Close comes first.
 func TestCloseSaysWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := &fussy{undated: undated{end: make(chan struct{})}}
@@ -96,8 +97,18 @@ func TestCloseSaysWhy(t *testing.T) {
 		if err := c.Close(); !errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, net.ErrClosed) {
 			t.Errorf("Close: %v", err)
 		}
+
+		c = newConn(t, undatedCloseFails{&undated{end: make(chan struct{})}}, ConnConfig{})
+		if err := c.Close(); err != errCloseFails {
+			t.Errorf("Close: %v, want the transport's error", err)
+		}
 	})
 }
+
+// undatedCloseFails is one whose Close returns an error as well.
+type undatedCloseFails struct{ *undated }
+
+func (u undatedCloseFails) Close() error { u.undated.Close(); return errCloseFails }
 
 // fussy is closed once only.
 type fussy struct{ undated }
