@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -77,6 +78,9 @@ const (
 	opError // the transport's reads and short writes end in an error
 	opEnd   // the transport has an end
 	opClose
+	opWriteMessage // of n bytes, header not counted
+	opSendAlert    // n
+	opExport       // another Conn goes on
 	opCount
 )
 
@@ -96,6 +100,9 @@ func FuzzConn(f *testing.F) {
 	f.Add([]byte{opSendBytes, 6, 20, 3, 3, 0, 1, 1, opRead, 1, opClose, 0})
 	f.Add([]byte{opSendBytes, 4, 23, 3, 3, 0, opEnd, 0, opRead, 1, opRead, 1})
 	f.Add([]byte{opSendInner, 4, 4, 0, 0, 22, opRead, 3, opSendInner, 7, 5, 1, 2, 3, 4, 5, 22, opRead, 1})
+	f.Add([]byte{opWriteMessage, 90, opWrite, 9, opSendAlert, 90, opWriteMessage, 200, opSendAlert, 49, opRead, 1, opWrite, 1})
+	f.Add(append(append([]byte{opWrite, 30, opSendUpdate, 1, opRead, 0, opExport, 0}, hello...), opKeyUpdate, 1, opExport, 0, opWriteMessage, 3, opSendAlert, 0))
+	f.Add(append(slices.Clone(hello[:len(hello)-1]), 0, opSendBytes, 3, 23, 3, 3, opRead, 1, opExport, 0, opClose, 0, opExport, 0))
 	f.Fuzz(func(t *testing.T, script []byte) {
 		if len(script) > 1000 {
 			return // shorter ones do as well, and faster
@@ -114,21 +121,23 @@ func FuzzConn(f *testing.F) {
 		}
 		transport := &faultTransport{step: 1 << 20, take: 1 << 30}
 		var sent []record.Alert
-		c, err := record.NewConn(transport, record.ConnConfig{
+		cfg := record.ConnConfig{
 			Role: record.RoleClient, Sealer: sealer, Opener: opener,
 			OnAlert: func(a record.Alert, wasSent bool) {
 				if wasSent {
 					sent = append(sent, a)
 				}
 			},
-		})
+		}
+		c, err := record.NewConn(transport, cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
 		p := newPeer(t, remote)
-		counted, updates := 0, 0
+		counted, idle, canceled := 0, 0, 0
+		var messages []byte
 		var readErr, writeErr error
-		closed := false
+		closed, alerted := false, false
 		data := make([]byte, 40_000)
 		wrote := func(n int, err error) {
 			counted += n
@@ -155,7 +164,11 @@ func FuzzConn(f *testing.F) {
 				transport.in = append(transport.in, script[:n]...)
 				script = script[n:]
 			case opSendUpdate:
-				transport.in = p.seal(transport.in, []byte{24, 0, 0, 1, byte(n & 1), 22})
+				request := byte(n & 1)
+				if idle++; idle >= 20 {
+					request = 0 // no answer
+				}
+				transport.in = p.seal(transport.in, []byte{24, 0, 0, 1, request, 22})
 				next, err := aead.NextTrafficSecret(suite, remote)
 				if err != nil {
 					t.Fatal(err)
@@ -188,7 +201,7 @@ func FuzzConn(f *testing.F) {
 				m, err := c.WriteBuffers([][]byte{data[:n], nil, data[:n*9], data[:1]})
 				wrote(int(m), err)
 			case opKeyUpdate:
-				if updates++; updates < 20 { // more in a row end a connection
+				if idle++; idle < 20 { // more in a row end a connection
 					wrote(0, c.KeyUpdate(n&1 == 1))
 				}
 			case opCloseWrite:
@@ -207,6 +220,58 @@ func FuzzConn(f *testing.F) {
 			case opClose:
 				c.Close()
 				closed = true
+			case opWriteMessage:
+				if idle++; idle >= 20 {
+					break
+				}
+				message := append([]byte{11, 0, 0, byte(n)}, data[:n]...) // Certificate
+				err := c.WriteHandshake(message)
+				if err == nil {
+					messages = append(messages, message...)
+				}
+				wrote(0, err)
+			case opSendAlert:
+				a := record.Alert(n)
+				if a == record.AlertUserCanceled {
+					if canceled++; canceled > 4 {
+						break // more end a connection
+					}
+				}
+				switch err := c.SendAlert(a); {
+				case a.IsError():
+					alerted, closed = true, true // by us, as far as errors go
+				case a == record.AlertUserCanceled:
+					wrote(0, err)
+				case err == nil && writeErr == nil:
+					writeErr = record.ErrClosed
+				}
+			case opExport:
+				sealState, openState, err := c.Export()
+				if err != nil {
+					var transport *record.TransportError
+					switch {
+					case err == record.ErrHandshakePartial, err == readErr, err == writeErr, closed:
+					case writeErr == nil && errors.As(err, &transport):
+						writeErr = err // of an answer, which no call has returned yet
+					case readErr == nil:
+						readErr = err // behind data that a Read returned
+					default:
+						t.Errorf("Export: %v out of nothing", err)
+					}
+					break
+				}
+				if closed || readErr != nil || writeErr != nil {
+					t.Errorf("exported after %v, %v, closed %v", readErr, writeErr, closed)
+				}
+				if cfg.Sealer, err = record.ImportSealer(sealState, record.SealerConfig{SoftLimit: 5}); err == nil {
+					cfg.Opener, cfg.Unread, err = record.ImportOpener(openState, record.OpenerConfig{})
+				}
+				if err == nil {
+					c, err = record.NewConn(transport, cfg)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
 		c.Close()
@@ -218,6 +283,7 @@ func FuzzConn(f *testing.F) {
 		}
 		got := 0
 		var alerts []record.Alert
+		var gotMessages []byte
 		for in := transport.out; len(in) > 0; {
 			rec, need, err := follow.Open(in)
 			if err != nil {
@@ -227,7 +293,7 @@ func FuzzConn(f *testing.F) {
 				break
 			}
 			in = in[rec.Size:]
-			if len(alerts) > 0 {
+			if len(alerts) > 0 && alerts[len(alerts)-1] != record.AlertUserCanceled {
 				t.Fatalf("a record after %v", alerts)
 			}
 			switch rec.Type {
@@ -236,7 +302,9 @@ func FuzzConn(f *testing.F) {
 			case record.ContentTypeAlert:
 				alerts = append(alerts, record.Alert(rec.Content[1]))
 			case record.ContentTypeHandshake:
-				if err := follow.KeyUpdate(); err != nil {
+				if rec.Content[0] != 24 {
+					gotMessages = append(gotMessages, rec.Content...)
+				} else if err := follow.KeyUpdate(); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -244,10 +312,13 @@ func FuzzConn(f *testing.F) {
 		if got != counted {
 			t.Errorf("the calls counted %d bytes, the peer has %d", counted, got)
 		}
-		if len(alerts) != len(sent) || len(alerts) == 1 && alerts[0] != sent[0] {
+		if !bytes.Equal(gotMessages, messages) {
+			t.Errorf("the peer has messages %x, the calls sent %x", gotMessages, messages)
+		}
+		if !slices.Equal(alerts, sent) {
 			t.Errorf("sent %v, reported %v", alerts, sent)
 		}
-		if len(alerts) == 1 && alerts[0].IsError() && readErr != nil {
+		if len(alerts) == 1 && alerts[0].IsError() && readErr != nil && !alerted {
 			if want, ok := record.AlertOf(readErr); !ok || want != alerts[0] {
 				t.Errorf("sent %v for %v", alerts[0], readErr)
 			}
