@@ -128,7 +128,7 @@ type Conn struct {
 	role      Role
 	suite     *aead.Suite
 
-	// Locks are taken in this order: readLock, writeLock, endLock or deadlineLock.
+	// Locks are taken in this order: readLock, writeLock, endLock, deadlineLock.
 
 	// writeLock covers out, its Sealer, and writes to the transport. Close can
 	// stop waiting for it.
@@ -148,7 +148,8 @@ type Conn struct {
 	endLock sync.Mutex
 	over    atomic.Pointer[error]
 
-	// deadlineLock covers the write deadline of the transport.
+	// deadlineLock is held while a deadline of the transport is set, and where Export
+	// sets over: the transport that it gives away gets no deadline from here later.
 	deadlineLock sync.Mutex
 	ending       bool // the deadline is no longer the caller's
 
@@ -363,7 +364,9 @@ func (c *Conn) Export() (sealer, opener *State, err error) {
 	if sealer, err = c.out.sealer.Export(); err != nil {
 		panic("record: Sealer exported or changed by someone else")
 	}
+	c.deadlineLock.Lock()
 	c.over.Store(&ErrExported)
+	c.deadlineLock.Unlock()
 	c.in.close(ErrExported)
 	c.out.fail(ErrExported)
 	return sealer, opener, nil
@@ -383,6 +386,8 @@ func (c *Conn) SetDeadline(t time.Time) error {
 // SetReadDeadline sets the transport's read deadline. A read that it ends loses
 // nothing and can be repeated.
 func (c *Conn) SetReadDeadline(t time.Time) error {
+	c.deadlineLock.Lock()
+	defer c.deadlineLock.Unlock()
 	if c.overError() == ErrExported {
 		return ErrExported
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"testing"
+	"time"
 )
 
 // TestExportKeepsRequest exports a connection whose peer has requested a KeyUpdate
@@ -64,6 +65,47 @@ func TestExportKeepsOrder(t *testing.T) {
 		rest, err := io.ReadAll(newConn(t, s, ConnConfig{Opener: o, Unread: unread, AcceptTruncation: true}))
 		if err != nil || !bytes.Equal(append(got, rest...), want) {
 			t.Errorf("%d bytes of Unread: %d bytes arrive, %v", given, len(got)+len(rest), err)
+		}
+	}
+}
+
+// deadlineTransport calls setting in each method that sets one deadline.
+type deadlineTransport struct {
+	stub
+	setting func()
+}
+
+func (d *deadlineTransport) SetReadDeadline(time.Time) error  { d.setting(); return nil }
+func (d *deadlineTransport) SetWriteDeadline(time.Time) error { d.setting(); return nil }
+
+// TestExportBesideDeadlines exports a connection while a deadline of its transport is
+// being set: the transport is given away only then.
+func TestExportBesideDeadlines(t *testing.T) {
+	for name, set := range map[string]func(*Conn, time.Time) error{
+		"read": (*Conn).SetReadDeadline, "write": (*Conn).SetWriteDeadline,
+	} {
+		exported := make(chan error, 1)
+		var c *Conn
+		c = newConn(t, &deadlineTransport{setting: func() {
+			go func() {
+				_, _, err := c.Export()
+				exported <- err
+			}()
+			select {
+			case err := <-exported:
+				t.Errorf("%s: Export returns %v before the deadline is set", name, err)
+				exported <- err
+			case <-time.After(20 * time.Millisecond):
+			}
+		}}, ConnConfig{})
+		if err := set(c, time.Time{}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := <-exported; err != nil {
+			t.Errorf("%s: Export: %v", name, err)
+		}
+		if err := set(c, time.Time{}); err != ErrExported {
+			t.Errorf("%s: after Export: %v", name, err)
 		}
 	}
 }
